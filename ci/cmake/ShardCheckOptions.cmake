@@ -1,0 +1,39 @@
+# Options and the interface target that carries compile flags; nothing is set globally.
+option(SHARDCHECK_WERROR "Treat warnings as errors" OFF)
+option(SHARDCHECK_BUILD_BENCH "Build the benchmarks (needs Google Benchmark)" OFF)
+option(SHARDCHECK_ASSERTS "Keep assert() in every build type" OFF)
+set(SHARDCHECK_SANITIZE "" CACHE STRING "Comma-separated sanitizers for -fsanitize=, e.g. address,undefined")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+find_program(SHARDCHECK_CCACHE ccache)
+if(SHARDCHECK_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${SHARDCHECK_CCACHE}")
+endif()
+
+add_library(shardcheck_flags INTERFACE)
+target_compile_features(shardcheck_flags INTERFACE cxx_std_20)
+# No contraction: every fused multiply-add is written out, so that bits do not depend on the compiler.
+target_compile_options(shardcheck_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+                       -ffp-contract=off -fno-fast-math
+                       $<$<BOOL:${SHARDCHECK_WERROR}>:-Werror>
+                       $<$<BOOL:${SHARDCHECK_ASSERTS}>:-UNDEBUG>)
+if(SHARDCHECK_SANITIZE)
+  target_compile_options(shardcheck_flags INTERFACE -fsanitize=${SHARDCHECK_SANITIZE} -fno-sanitize-recover=all
+                         -fno-omit-frame-pointer -g1)
+  target_link_options(shardcheck_flags INTERFACE -fsanitize=${SHARDCHECK_SANITIZE})
+endif()
+
+# shardcheck_room(NAME ROOM_DIR SOURCES... [LINK ...]): a static library of one room.
+function(shardcheck_room name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>
+                             $<INSTALL_INTERFACE:include>
+                             PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
+  target_link_libraries(${name} PUBLIC ${ARG_LINK} PRIVATE $<BUILD_INTERFACE:shardcheck_flags>)
+  target_compile_features(${name} PUBLIC cxx_std_20)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()
