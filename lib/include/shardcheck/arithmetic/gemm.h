@@ -1,0 +1,81 @@
+// The one GEMM of the library: y[m][n] = sum_k x[m][k] * w[n][k] in f32, the sum over k being a chain of
+// fused multiply-adds inside each leaf and a fixed tree over leaves. Vector lanes run across n, never
+// across k, so every SIMD target, every tile size and every cut of m or n gives the same bits.
+// Highway dispatches to the widest target of the processor (AVX-512, AVX2, or one std::fma per lane).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardcheck/arithmetic/tree.h"
+#include "shardcheck/tensor/tensor.h"
+
+namespace shardcheck {
+
+/// Weights [n, k] (row-major, as nn.Linear stores them) repacked once into panels of 16 outputs,
+/// k-major inside a panel, 64-byte aligned; missing outputs of the last panel are zero.
+class PackedWeights {
+ public:
+  PackedWeights() = default;
+  /// Packs an f32, bf16 or f16 tensor of rank 2 (16-bit values are widened: exact). Throws
+  /// std::invalid_argument for any other tensor.
+  explicit PackedWeights(const Tensor& weights);
+  /// Packs `n` rows of length `k` that are `stride` floats apart.
+  PackedWeights(const float* weights, std::int64_t n, std::int64_t k, std::int64_t stride);
+
+  std::int64_t n() const noexcept { return n_; }
+  std::int64_t k() const noexcept { return k_; }
+  static constexpr std::int64_t kPanel = 16;
+  const float* panel(std::int64_t index) const noexcept { return data() + index * k_ * kPanel; }
+
+ private:
+  void allocate(std::int64_t n, std::int64_t k);
+  const float* data() const noexcept { return reinterpret_cast<const float*>(storage_.bytes().data()); }
+
+  std::int64_t n_ = 0;
+  std::int64_t k_ = 0;
+  Tensor storage_;
+};
+
+/// How the sum over k is cut. `leaf` is the leaf width; `leaves` the leaves of the whole tree, of which
+/// this call's k covers [first, first + ceil(k / leaf)). Only the last leaf of the whole tree may be short.
+struct Reduction {
+  TreeShape shape = TreeShape::halving;
+  std::int64_t leaf = 0;  // 0: one chain over all of k
+  std::int64_t leaves = 1;
+  std::int64_t first = 0;
+
+  static Reduction chain() { return {}; }
+  /// The whole sum of length k held here.
+  static Reduction whole(TreeShape shape, std::int64_t k, std::int64_t leaf);
+  /// Columns [begin, end) of a sum of length k. Throws std::invalid_argument when begin, or end short
+  /// of k, is no multiple of the leaf; the message names the boundary and the largest leaf that would do.
+  static Reduction part(TreeShape shape, std::int64_t k, std::int64_t leaf, std::int64_t begin,
+                        std::int64_t end);
+};
+
+/// Nodes that `gemm_nodes` produces for this reduction over `k` local columns, left to right.
+std::vector<TreeNode> nodes_of(const Reduction& reduction, std::int64_t k);
+
+/// y[i*ldy + j] = the root, for a reduction that covers its whole tree. x has `m` rows of w.k() floats,
+/// `ldx` apart. m = 0 and n = 0 write nothing; k = 0 writes +0. Throws std::invalid_argument when the
+/// reduction covers only part of its tree.
+void gemm(const float* x, std::int64_t ldx, std::int64_t m, const PackedWeights& w,
+          const Reduction& reduction, float* y, std::int64_t ldy);
+
+/// The nodes of a rank's cover: node q goes to y + q*m*w.n(), row-major [m, n]. One node (the plain
+/// partial sum) for `Reduction::chain()`.
+void gemm_nodes(const float* x, std::int64_t ldx, std::int64_t m, const PackedWeights& w,
+                const Reduction& reduction, float* y);
+
+/// Names of the SIMD targets this build can run on this processor, best first; and a way for tests to
+/// force one ("" restores the best). Throws std::invalid_argument for a target that cannot run here.
+std::vector<std::string> simd_targets();
+void force_simd_target(const std::string& name);
+
+/// Seconds spent inside gemm and gemm_nodes by the calling thread since it last called this (benchmarks).
+double take_gemm_seconds();
+
+}  // namespace shardcheck

@@ -1,0 +1,83 @@
+#include "shardcheck/arithmetic/contract.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+namespace shardcheck {
+namespace {
+
+constexpr int kLargestDefaultDegree = 16;
+
+std::vector<int> default_degrees(const Geometry& geometry) {
+  std::vector<int> degrees;
+  for (int degree = 1; degree <= kLargestDefaultDegree; ++degree) {
+    const bool divides =
+        geometry.n_heads % degree == 0 && geometry.n_kv_heads % degree == 0 && geometry.ffn % degree == 0;
+    if (divides) degrees.push_back(degree);
+  }
+  return degrees;
+}
+
+// What a rank boundary cuts under tensor parallelism: whole query heads, and single FFN channels.
+void require_divides(int degree, std::string_view extent, std::int64_t value) {
+  if (degree < 1 || value % degree != 0) {
+    throw std::invalid_argument(fmt::format(
+        "contract: degree {} does not divide {}={}; allowed are its divisors", degree, extent, value));
+  }
+}
+
+std::int64_t largest_divisor(std::int64_t value, std::int64_t limit) {
+  std::int64_t divisor = std::min(value, limit);
+  while (value % divisor != 0) --divisor;
+  return divisor;
+}
+
+}  // namespace
+
+std::int64_t leaf_width(std::int64_t k, const std::vector<int>& degrees, std::int64_t limit) {
+  if (k < 1) throw std::invalid_argument(fmt::format("leaf width: a sum of length {} has no leaves", k));
+  if (limit < 1) throw std::invalid_argument(fmt::format("leaf width: limit {} is below 1", limit));
+  std::int64_t common = k;
+  for (const int degree : degrees) {
+    if (degree < 1 || k % degree != 0) {
+      throw std::invalid_argument(
+          fmt::format("leaf width: degree {} does not divide the sum of length {}", degree, k));
+    }
+    common = std::gcd(common, k / degree);
+  }
+  return largest_divisor(common, limit);
+}
+
+Contract contract_for(const Geometry& geometry, std::vector<int> degrees) {
+  if (degrees.empty()) degrees = default_degrees(geometry);
+  std::sort(degrees.begin(), degrees.end());
+  degrees.erase(std::unique(degrees.begin(), degrees.end()), degrees.end());
+  for (const int degree : degrees) {
+    require_divides(degree, "n_heads", geometry.n_heads);
+    require_divides(degree, "ffn", geometry.ffn);
+  }
+  Contract contract;
+  contract.leaf_d_model = leaf_width(geometry.d_model, {1});  // never cut: every rank holds all of it
+  contract.leaf_attention = leaf_width(geometry.attention_width(), degrees);
+  contract.leaf_ffn = leaf_width(geometry.ffn, degrees);
+  contract.degrees = std::move(degrees);
+  return contract;
+}
+
+std::string Contract::text() const {
+  std::string list;
+  for (const int degree : degrees) list += fmt::format("{}{}", list.empty() ? "" : ",", degree);
+  return fmt::format("{} degrees={} leaf.d_model={} leaf.attention={} leaf.ffn={} key_block={}",
+                     to_string(shape), list, leaf_d_model, leaf_attention, leaf_ffn, key_block);
+}
+
+std::uint64_t Contract::hash() const {
+  const std::string line = text();
+  return XXH3_64bits(line.data(), line.size());
+}
+
+}  // namespace shardcheck

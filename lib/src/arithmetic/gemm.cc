@@ -1,0 +1,246 @@
+#include "shardcheck/arithmetic/gemm.h"
+
+#include <fmt/format.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <stdexcept>
+#include <utility>
+
+#include "arithmetic/gemm_call.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "arithmetic/gemm-inl.h"
+#include "hwy/foreach_target.h"
+// Must come after foreach_target.h: the kernel for the static target.
+#include "arithmetic/gemm-inl.h"
+
+namespace shardcheck {
+
+HWY_EXPORT(Gemm);
+
+namespace {
+
+constexpr std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) {
+  return (value + divisor - 1) / divisor;
+}
+
+// Copies up to 16 rows into a panel, a few columns at a time so that both sides stay in cache.
+void pack_panel(const float* rows, std::int64_t count, std::int64_t k, std::int64_t stride, float* panel) {
+  constexpr std::int64_t kColumns = 16;
+  for (std::int64_t first = 0; first < k; first += kColumns) {
+    const std::int64_t last = std::min(k, first + kColumns);
+    for (std::int64_t j = 0; j < PackedWeights::kPanel; ++j) {
+      for (std::int64_t c = first; c < last; ++c) {
+        panel[c * PackedWeights::kPanel + j] = j < count ? rows[j * stride + c] : 0.0F;
+      }
+    }
+  }
+}
+
+// A kernel walks several panels at once, far apart: on small pages every step misses the translation cache.
+// Only advice, and only before the first write.
+void prefer_huge_pages([[maybe_unused]] std::span<std::byte> bytes) {
+#ifdef __linux__
+  constexpr std::uintptr_t kHugePage = 2 << 20;
+  const auto begin = (reinterpret_cast<std::uintptr_t>(bytes.data()) + kHugePage - 1) / kHugePage * kHugePage;
+  const auto end = (reinterpret_cast<std::uintptr_t>(bytes.data()) + bytes.size()) / kHugePage * kHugePage;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+}
+
+void require_leaf(std::int64_t leaf) {
+  if (leaf < 0) throw std::invalid_argument(fmt::format("reduction: leaf width {} is negative", leaf));
+}
+
+// Leaves that `k` local columns fill. Throws unless they lie inside the tree, with no short leaf before its
+// end.
+std::int64_t local_leaves(const Reduction& reduction, std::int64_t k) {
+  require_leaf(reduction.leaf);
+  if (reduction.leaf == 0) return 1;
+  const std::int64_t count = ceil_div(k, reduction.leaf);
+  const std::int64_t last = reduction.first + count;
+  if (reduction.first < 0 || last > reduction.leaves) {
+    throw std::invalid_argument(
+        fmt::format("reduction: {} columns from leaf {} on do not lie in a tree over {} leaves of {} columns",
+                    k, reduction.first, reduction.leaves, reduction.leaf));
+  }
+  if (k % reduction.leaf != 0 && last != reduction.leaves) {
+    throw std::invalid_argument(fmt::format(
+        "reduction: {} columns end inside leaf {} of {} (leaf width {}); only the last leaf of the "
+        "tree may be short",
+        k, last - 1, reduction.leaves, reduction.leaf));
+  }
+  return count;
+}
+
+void fill_zero(std::int64_t m, std::int64_t n, float* y, std::int64_t ldy) {
+  for (std::int64_t i = 0; i < m; ++i) std::fill_n(y + i * ldy, n, 0.0F);
+}
+
+// The root over columns [first, last) of x and w, a whole tree of its own: where a node splits depends on its
+// number of leaves only, and a linear node is a left fold from leaf 0 or a single leaf.
+void gemm_root(const float* x, std::int64_t ldx, std::int64_t m, const PackedWeights& w, TreeShape shape,
+               std::int64_t leaf, std::int64_t first, std::int64_t last, float* y, std::int64_t ldy) {
+  if (first == last) return fill_zero(m, w.n(), y, ldy);
+  const GemmCall call{.x = x + first,
+                      .x_stride = ldx,
+                      .m = m,
+                      .w = w.panel(0) + first * PackedWeights::kPanel,
+                      .panel_stride = w.k() * PackedWeights::kPanel,
+                      .n = w.n(),
+                      .plan = &leaf_plan(shape, last - first, leaf),
+                      .y = y,
+                      .y_stride = ldy};
+  HWY_DYNAMIC_DISPATCH(Gemm)(call);
+}
+
+// Adds the lifetime of the object to the calling thread's account.
+class GemmClock {
+ public:
+  GemmClock() : start_(std::chrono::steady_clock::now()) {}
+  ~GemmClock() {
+    account() += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  GemmClock(const GemmClock&) = delete;
+  GemmClock& operator=(const GemmClock&) = delete;
+
+  static double& account() {
+    thread_local double seconds = 0.0;
+    return seconds;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_;
+};
+
+struct SimdTarget {
+  std::string name;
+  std::int64_t bit;
+};
+
+// Found once, before any target is forced: Highway reports only the forced one afterwards.
+const std::vector<SimdTarget>& runnable_targets() {
+  static const std::vector<SimdTarget> targets = [] {
+    std::vector<SimdTarget> found;
+    for (const std::int64_t bit : hwy::SupportedAndGeneratedTargets())
+      found.push_back({hwy::TargetName(bit), bit});
+    return found;
+  }();
+  return targets;
+}
+
+}  // namespace
+
+void PackedWeights::allocate(std::int64_t n, std::int64_t k) {
+  n_ = n;
+  k_ = k;
+  storage_ = Tensor::uninitialized(DType::f32, {ceil_div(n, kPanel), k, kPanel});
+  prefer_huge_pages(storage_.mutable_bytes());
+}
+
+PackedWeights::PackedWeights(const float* weights, std::int64_t n, std::int64_t k, std::int64_t stride) {
+  allocate(n, k);
+  float* panels = storage_.mutable_f32().data();
+  for (std::int64_t first = 0; first < n; first += kPanel) {
+    pack_panel(weights + first * stride, std::min(kPanel, n - first), k, stride, panels + first * k);
+  }
+}
+
+PackedWeights::PackedWeights(const Tensor& weights) {
+  if (weights.rank() != 2 || !is_forward_dtype(weights.dtype())) {
+    throw std::invalid_argument(fmt::format("packed weights: {} {}; allowed are f32, bf16 and f16 of rank 2",
+                                            short_name(weights.dtype()), to_string(weights.shape())));
+  }
+  const Tensor wide = weights.to(DType::f32);
+  *this = PackedWeights(wide.f32().data(), wide.dim(0), wide.dim(1), wide.dim(1));
+}
+
+Reduction Reduction::whole(TreeShape shape, std::int64_t k, std::int64_t leaf) {
+  return part(shape, k, leaf, 0, k);
+}
+
+Reduction Reduction::part(TreeShape shape, std::int64_t k, std::int64_t leaf, std::int64_t begin,
+                          std::int64_t end) {
+  require_leaf(leaf);
+  if (begin < 0 || end < begin || k < end) {
+    throw std::invalid_argument(
+        fmt::format("reduction: columns [{}, {}) do not lie in a sum of length {}", begin, end, k));
+  }
+  const std::int64_t inner_begin = begin == k ? 0 : begin;  // the end of the sum is a boundary of every tree
+  const std::int64_t inner_end = end == k ? 0 : end;
+  const std::int64_t largest = std::gcd(inner_begin, inner_end);
+  for (const std::int64_t boundary : {inner_begin, inner_end}) {
+    if (leaf == 0 ? boundary == 0 : boundary % leaf == 0) continue;
+    throw std::invalid_argument(fmt::format(
+        "reduction: boundary {} of a sum of length {} is no multiple of leaf={}; the largest leaf that "
+        "would do is {}",
+        boundary, k, leaf, largest));
+  }
+  if (leaf == 0) return chain();
+  return {.shape = shape, .leaf = leaf, .leaves = ceil_div(k, leaf), .first = ceil_div(begin, leaf)};
+}
+
+std::vector<TreeNode> nodes_of(const Reduction& reduction, std::int64_t k) {
+  const std::int64_t count = local_leaves(reduction, k);
+  if (reduction.leaf == 0) return {{0, 1}};
+  return cover(reduction.shape, reduction.leaves, reduction.first, reduction.first + count);
+}
+
+void gemm(const float* x, std::int64_t ldx, std::int64_t m, const PackedWeights& w,
+          const Reduction& reduction, float* y, std::int64_t ldy) {
+  const std::int64_t count = local_leaves(reduction, w.k());
+  if (reduction.leaf != 0 && count != reduction.leaves) {
+    throw std::invalid_argument(fmt::format("gemm: leaves [{}, {}) are only part of a tree over {} leaves",
+                                            reduction.first, reduction.first + count, reduction.leaves));
+  }
+  if (m <= 0 || w.n() == 0) return;
+  const GemmClock clock;
+  gemm_root(x, ldx, m, w, reduction.shape, reduction.leaf, 0, w.k(), y, ldy);
+}
+
+void gemm_nodes(const float* x, std::int64_t ldx, std::int64_t m, const PackedWeights& w,
+                const Reduction& reduction, float* y) {
+  const std::vector<TreeNode> nodes = nodes_of(reduction, w.k());
+  if (m <= 0 || w.n() == 0) return;
+  const GemmClock clock;
+  for (const TreeNode node : nodes) {
+    const std::int64_t first = (node.first - reduction.first) * reduction.leaf;
+    const std::int64_t last =
+        reduction.leaf == 0 ? w.k() : std::min(w.k(), (node.last - reduction.first) * reduction.leaf);
+    gemm_root(x, ldx, m, w, reduction.shape, reduction.leaf, first, last, y, w.n());
+    y += m * w.n();
+  }
+}
+
+std::vector<std::string> simd_targets() {
+  std::vector<std::string> names;
+  for (const SimdTarget& target : runnable_targets()) names.push_back(target.name);
+  return names;
+}
+
+void force_simd_target(const std::string& name) {
+  const std::vector<SimdTarget>& targets = runnable_targets();
+  std::int64_t bit = 0;  // 0: what the processor has
+  if (!name.empty()) {
+    const auto found =
+        std::find_if(targets.begin(), targets.end(), [&](const auto& t) { return t.name == name; });
+    if (found == targets.end()) {
+      std::string allowed;
+      for (const SimdTarget& target : targets) allowed += " " + target.name;
+      throw std::invalid_argument(
+          fmt::format("SIMD target \"{}\" cannot run here; allowed are{}", name, allowed));
+    }
+    bit = found->bit;
+  }
+  hwy::SetSupportedTargetsForTest(bit);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+double take_gemm_seconds() { return std::exchange(GemmClock::account(), 0.0); }
+
+}  // namespace shardcheck

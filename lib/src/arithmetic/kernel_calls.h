@@ -1,0 +1,39 @@
+// What kernels.cc hands to the kernels of a SIMD target.
+#pragma once
+
+#include <cstdint>
+
+#include "shardcheck/arithmetic/tree.h"
+
+namespace shardcheck {
+
+/// Padding of arrays that kernels read in whole vectors: no target has more lanes.
+constexpr std::int64_t kMaxLanes = 16;
+
+constexpr std::int64_t padded_to_lanes(std::int64_t count) {
+  return (count + kMaxLanes - 1) / kMaxLanes * kMaxLanes;
+}
+
+struct SumOfSquaresCall {
+  const float* x;
+  std::int64_t rows, width;
+  std::int64_t leaf;
+  const MergeSchedule* schedule;
+  float* stack;  // schedule->stack_depth entries of kMaxLanes
+  float* sums;
+};
+
+/// One KV head, packed so that every load is a whole aligned vector.
+struct AttentionTile {
+  std::int64_t positions, padded_positions;
+  std::int64_t head_dim;
+  std::int64_t key_block;
+  float scale;
+  float* keys;  // [head_dim, padded_positions]
+  float*
+      values;  // [positions, value_width]: a row of v, then 1, whose weighted sum is the denominator, then 0
+  std::int64_t value_width;
+  float* stack;  // entries of value_width
+};
+
+}  // namespace shardcheck

@@ -1,0 +1,328 @@
+#include "shardcheck/arithmetic/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "scalar_oracle.h"
+
+namespace shardcheck {
+namespace {
+
+constexpr TreeShape kShapes[] = {TreeShape::halving, TreeShape::linear};
+
+// x [m, k] with rows `ldx` apart and w [n, k].
+struct Problem {
+  Problem(Stream& stream, std::int64_t m_, std::int64_t n_, std::int64_t k_)
+      : m(m_), n(n_), k(k_), ldx(k_ + stream.integer(0, 3)) {
+    x = oracle::random_values(stream, m * ldx);
+    w = oracle::random_values(stream, n * k);
+  }
+
+  static Problem draw(Stream& stream) {
+    const std::int64_t m = stream.integer(1, 40), n = stream.integer(1, 150);
+    return Problem(stream, m, n, stream.integer(1, 200));
+  }
+
+  PackedWeights packed() const { return PackedWeights(w.data(), n, k, k); }
+
+  std::vector<float> run(const Reduction& reduction) const {
+    std::vector<float> y(static_cast<std::size_t>(m * n));
+    gemm(x.data(), ldx, m, packed(), reduction, y.data(), n);
+    return y;
+  }
+
+  std::vector<float> expected(TreeShape shape, std::int64_t leaf) const {
+    std::vector<float> y;
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        y.push_back(oracle::dot(
+            shape, k, leaf, [&](std::int64_t c) { return x[static_cast<std::size_t>(i * ldx + c)]; },
+            [&](std::int64_t c) { return w[static_cast<std::size_t>(j * k + c)]; }));
+      }
+    }
+    return y;
+  }
+
+  std::int64_t m, n, k, ldx;
+  std::vector<float> x, w;
+};
+
+void expect_equals_oracle(const Problem& problem, TreeShape shape, std::int64_t leaf) {
+  const Reduction reduction = Reduction::whole(shape, problem.k, leaf);
+  ASSERT_EQ(oracle::bits(problem.run(reduction)), oracle::bits(problem.expected(shape, leaf)))
+      << problem.m << 'x' << problem.n << 'x' << problem.k << " leaf " << leaf << ' ' << to_string(shape);
+}
+
+TEST(Gemm, EqualsTheScalarDefinitionBitForBit) {
+  Stream stream(1, "gemm");
+  for (int draw = 0; draw < 60; ++draw) {
+    const Problem problem = Problem::draw(stream);
+    expect_equals_oracle(problem, TreeShape::halving, stream.integer(1, problem.k));
+    expect_equals_oracle(problem, TreeShape::linear, stream.integer(1, problem.k));
+    expect_equals_oracle(problem, TreeShape::halving, 0);
+  }
+}
+
+TEST(Gemm, EqualsTheScalarDefinitionForEveryHeightAndWidthOfATile) {
+  Stream stream(2, "gemm");
+  for (std::int64_t m = 1; m <= 26; ++m)
+    expect_equals_oracle(Problem(stream, m, 64, 24), TreeShape::halving, 8);
+  for (std::int64_t n = 1; n <= 140; ++n)
+    expect_equals_oracle(Problem(stream, 2, n, 24), TreeShape::halving, 8);
+}
+
+TEST(Gemm, EqualsTheScalarDefinitionWhenKIsWalkedInSegments) {
+  Stream stream(3, "gemm");
+  for (const std::int64_t leaf : {0, 7, 100, 128, 1024, 1500, 2600, 5000}) {
+    for (const TreeShape shape : kShapes) expect_equals_oracle(Problem(stream, 15, 70, 2600), shape, leaf);
+  }
+  expect_equals_oracle(Problem(stream, 1, 130, 2600), TreeShape::halving, 128);
+}
+
+TEST(Gemm, EqualsTheScalarDefinitionForManyRows) {
+  Stream stream(4, "gemm");
+  expect_equals_oracle(Problem(stream, 1000, 17, 20), TreeShape::halving, 5);
+}
+
+TEST(Gemm, HasTheSameBitsOnEverySimdTarget) {
+  Stream stream(5, "gemm");
+  for (int draw = 0; draw < 12; ++draw) {
+    const Problem problem = Problem::draw(stream);
+    const std::int64_t leaf = stream.integer(0, problem.k);
+    const Reduction reduction =
+        Reduction::whole(stream.pick(std::vector{kShapes[0], kShapes[1]}), problem.k, leaf);
+    const std::vector<float> best = problem.run(reduction);
+    for (const std::string& target : simd_targets()) {
+      const oracle::ForcedTarget forced(target);
+      ASSERT_EQ(oracle::bits(problem.run(reduction)), oracle::bits(best)) << target;
+    }
+  }
+}
+
+TEST(Gemm, HasTheSameBitsHoweverRowsAreCut) {
+  Stream stream(6, "gemm");
+  for (int draw = 0; draw < 20; ++draw) {
+    const Problem problem = Problem::draw(stream);
+    const Reduction reduction = Reduction::whole(TreeShape::halving, problem.k, stream.integer(0, problem.k));
+    const PackedWeights packed = problem.packed();
+    std::vector<float> y(static_cast<std::size_t>(problem.m * problem.n));
+    for (std::int64_t row = 0; row < problem.m;) {
+      const std::int64_t count = stream.integer(1, problem.m - row);
+      gemm(problem.x.data() + row * problem.ldx, problem.ldx, count, packed, reduction,
+           y.data() + row * problem.n, problem.n);
+      row += count;
+    }
+    ASSERT_EQ(oracle::bits(y), oracle::bits(problem.run(reduction)));
+  }
+}
+
+TEST(Gemm, HasTheSameBitsHoweverOutputsAreCut) {
+  Stream stream(7, "gemm");
+  for (int draw = 0; draw < 20; ++draw) {
+    const Problem problem = Problem::draw(stream);
+    const Reduction reduction = Reduction::whole(TreeShape::halving, problem.k, stream.integer(0, problem.k));
+    std::vector<float> y(static_cast<std::size_t>(problem.m * problem.n));
+    for (std::int64_t column = 0; column < problem.n;) {
+      const std::int64_t count = stream.integer(1, problem.n - column);
+      const PackedWeights part(problem.w.data() + column * problem.k, count, problem.k, problem.k);
+      gemm(problem.x.data(), problem.ldx, problem.m, part, reduction, y.data() + column, problem.n);
+      column += count;
+    }
+    ASSERT_EQ(oracle::bits(y), oracle::bits(problem.run(reduction)));
+  }
+}
+
+// Ranks own random runs of leaves, some of them none.
+std::vector<std::int64_t> random_leaf_cuts(Stream& stream, std::int64_t leaves, int ranks) {
+  std::vector<std::int64_t> cuts = {0, leaves};
+  for (int r = 1; r < ranks; ++r) cuts.push_back(stream.integer(0, leaves));
+  std::sort(cuts.begin(), cuts.end());
+  return cuts;
+}
+
+// Computes every rank's nodes from its own columns of x and w, ships them and completes the tree.
+std::vector<float> run_on_ranks(const Problem& problem, TreeShape shape, std::int64_t leaf,
+                                const std::vector<std::int64_t>& cuts) {
+  const std::int64_t leaves = cuts.back(), size = problem.m * problem.n;
+  std::vector<TreeNode> nodes;
+  std::vector<std::vector<float>> shipped;
+  std::vector<const float*> values;
+  for (std::size_t r = 0; r + 1 < cuts.size(); ++r) {
+    const std::int64_t begin = std::min(problem.k, cuts[r] * leaf),
+                       end = std::min(problem.k, cuts[r + 1] * leaf);
+    const Reduction part = Reduction::part(shape, problem.k, leaf, begin, end);
+    const PackedWeights w(problem.w.data() + begin, problem.n, end - begin, problem.k);
+    const std::vector<TreeNode> local = nodes_of(part, end - begin);
+    shipped.emplace_back(local.size() * static_cast<std::size_t>(size));
+    gemm_nodes(problem.x.data() + begin, problem.ldx, problem.m, w, part, shipped.back().data());
+    for (std::size_t q = 0; q < local.size(); ++q) {
+      nodes.push_back(local[q]);
+      values.push_back(shipped.back().data() + static_cast<std::int64_t>(q) * size);
+    }
+  }
+  std::vector<float> y(static_cast<std::size_t>(size));
+  complete_tree(shape, leaves, nodes, values, size, y.data());
+  return y;
+}
+
+TEST(GemmNodes, OfAnyRanksCompleteToTheRootOfOneRank) {
+  Stream stream(8, "gemm");
+  for (int draw = 0; draw < 40; ++draw) {
+    const Problem problem = Problem::draw(stream);
+    const std::int64_t leaf = stream.integer(1, 1 + problem.k / 4);
+    const std::int64_t leaves = (problem.k + leaf - 1) / leaf;
+    for (const TreeShape shape : kShapes) {
+      const std::vector<float> whole = problem.run(Reduction::whole(shape, problem.k, leaf));
+      for (const int ranks : {1, 2, 3, 5, 6, 7}) {
+        const auto cuts = random_leaf_cuts(stream, leaves, ranks);
+        ASSERT_EQ(oracle::bits(run_on_ranks(problem, shape, leaf, cuts)), oracle::bits(whole))
+            << ranks << " ranks, " << leaves << " leaves";
+      }
+    }
+  }
+}
+
+TEST(GemmNodes, OfAChainAreTheOnePartialSum) {
+  Stream stream(9, "gemm");
+  const Problem problem(stream, 5, 33, 77);
+  std::vector<float> node(static_cast<std::size_t>(problem.m * problem.n));
+  gemm_nodes(problem.x.data(), problem.ldx, problem.m, problem.packed(), Reduction::chain(), node.data());
+  EXPECT_EQ(nodes_of(Reduction::chain(), 77).size(), 1U);
+  EXPECT_EQ(oracle::bits(node), oracle::bits(problem.run(Reduction::chain())));
+}
+
+TEST(Gemm, OfNoRowsOrNoOutputsWritesNothing) {
+  const std::vector<float> x(8, 1.0F), w(8, 1.0F);
+  float y = 5.0F;
+  gemm(x.data(), 4, 0, PackedWeights(w.data(), 2, 4, 4), Reduction::chain(), &y, 2);
+  gemm(x.data(), 4, 2, PackedWeights(w.data(), 0, 4, 4), Reduction::chain(), &y, 0);
+  EXPECT_EQ(y, 5.0F);
+}
+
+TEST(Gemm, OfNoColumnsWritesPositiveZero) {
+  const float x = 1.0F, w = 1.0F;
+  for (const Reduction& reduction : {Reduction::chain(), Reduction::whole(TreeShape::halving, 0, 4)}) {
+    std::vector<float> y(6, -3.0F);
+    gemm(&x, 0, 2, PackedWeights(&w, 2, 0, 0), reduction, y.data(), 3);
+    EXPECT_EQ(oracle::bits(y), oracle::bits(std::vector{0.0F, 0.0F, -3.0F, 0.0F, 0.0F, -3.0F}));
+  }
+}
+
+TEST(Gemm, LetsNanAndInfinityReachTheirRowAndColumnOnly) {
+  Stream stream(10, "gemm");
+  Problem problem(stream, 9, 21, 40);
+  problem.x[static_cast<std::size_t>(4 * problem.ldx + 11)] = std::numeric_limits<float>::quiet_NaN();
+  problem.w[static_cast<std::size_t>(20 * problem.k + 7)] = std::numeric_limits<float>::infinity();
+  const std::vector<float> y = problem.run(Reduction::whole(TreeShape::halving, 40, 8));
+  for (std::int64_t i = 0; i < problem.m; ++i) {
+    for (std::int64_t j = 0; j < problem.n; ++j) {
+      const float value = y[static_cast<std::size_t>(i * problem.n + j)];
+      if (i == 4) {
+        EXPECT_TRUE(std::isnan(value));
+      } else if (j == 20) {
+        EXPECT_TRUE(std::isinf(value));
+      } else {
+        EXPECT_TRUE(std::isfinite(value));
+      }
+    }
+  }
+}
+
+TEST(PackedWeights, WidenSixteenBitTensorsExactly) {
+  Stream stream(11, "gemm");
+  const Problem problem(stream, 3, 19, 23);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const Tensor narrow = Tensor::from({problem.n, problem.k}, problem.w).to(dtype);
+    const Tensor wide = narrow.to(DType::f32);
+    const PackedWeights from_tensor(narrow), from_floats(wide.f32().data(), problem.n, problem.k, problem.k);
+    EXPECT_EQ(from_tensor.n(), problem.n);
+    EXPECT_EQ(from_tensor.k(), problem.k);
+    for (std::int64_t p = 0; p < 2; ++p) {
+      const auto count = static_cast<std::size_t>(problem.k * PackedWeights::kPanel);
+      EXPECT_EQ(oracle::bits({from_tensor.panel(p), count}), oracle::bits({from_floats.panel(p), count}));
+    }
+  }
+}
+
+TEST(PackedWeights, RefuseOtherTensors) {
+  EXPECT_THROW(PackedWeights(Tensor::zeros(DType::f32, {4})), std::invalid_argument);
+  EXPECT_THROW(PackedWeights(Tensor::zeros(DType::f32, {2, 2, 2})), std::invalid_argument);
+  EXPECT_THROW(PackedWeights(Tensor::zeros(DType::i64, {2, 2})), std::invalid_argument);
+}
+
+std::string refusal_of_part(std::int64_t k, std::int64_t leaf, std::int64_t begin, std::int64_t end) {
+  try {
+    Reduction::part(TreeShape::halving, k, leaf, begin, end);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Reduction, PartNamesTheBoundaryAndTheLargestLeafThatWouldDo) {
+  const std::string message = refusal_of_part(720, 64, 144, 240);
+  EXPECT_NE(message.find("boundary 144"), std::string::npos) << message;
+  EXPECT_NE(message.find("leaf=64"), std::string::npos) << message;
+  EXPECT_NE(message.find("largest leaf that would do is 48"), std::string::npos) << message;
+  EXPECT_NE(refusal_of_part(720, 144, 144, 200).find("boundary 200"), std::string::npos);
+  EXPECT_NE(refusal_of_part(720, 0, 0, 360).find("boundary 360"), std::string::npos);
+}
+
+TEST(Reduction, PartMayEndShortOnlyWhereTheSumEnds) {
+  EXPECT_EQ(refusal_of_part(100, 30, 60, 100), "accepted");
+  EXPECT_EQ(refusal_of_part(100, 30, 100, 100), "accepted");
+  EXPECT_NE(refusal_of_part(100, 30, 0, 100 - 1), "accepted");
+  const Reduction last = Reduction::part(TreeShape::halving, 100, 30, 60, 100);
+  EXPECT_EQ(last.leaves, 4);
+  EXPECT_EQ(last.first, 2);
+}
+
+TEST(Reduction, PartRefusesARangeOutsideTheSum) {
+  EXPECT_NE(refusal_of_part(100, 10, -10, 20), "accepted");
+  EXPECT_NE(refusal_of_part(100, 10, 30, 20), "accepted");
+  EXPECT_NE(refusal_of_part(100, 10, 50, 110), "accepted");
+  EXPECT_NE(refusal_of_part(100, -1, 0, 100), "accepted");
+}
+
+TEST(Gemm, RefusesAReductionThatDoesNotCoverItsTree) {
+  const std::vector<float> x(64, 1.0F), w(64, 1.0F);
+  const PackedWeights packed(w.data(), 1, 32, 32);
+  float y = 0.0F;
+  const auto run = [&](const Reduction& reduction) { gemm(x.data(), 32, 1, packed, reduction, &y, 1); };
+  EXPECT_THROW(run(Reduction::part(TreeShape::halving, 64, 8, 0, 32)), std::invalid_argument);
+  EXPECT_THROW(run({.leaf = 8, .leaves = 3}), std::invalid_argument);
+  EXPECT_THROW(run({.leaf = 8, .leaves = 4, .first = 1}), std::invalid_argument);
+  EXPECT_THROW(run({.leaf = -8, .leaves = 4}), std::invalid_argument);
+  EXPECT_THROW(nodes_of({.leaf = 7, .leaves = 9}, 32), std::invalid_argument);
+  EXPECT_NO_THROW(run(Reduction::whole(TreeShape::halving, 32, 8)));
+}
+
+TEST(SimdTargets, CanBeForcedByNameAndUnknownOnesAreRefused) {
+  const std::vector<std::string> targets = simd_targets();
+  ASSERT_FALSE(targets.empty());
+  for (const std::string& target : targets) {
+    const oracle::ForcedTarget forced(target);
+    EXPECT_EQ(simd_targets(), targets) << "forcing one hides no other";
+  }
+  try {
+    force_simd_target("AVX9000");
+    FAIL() << "accepted";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_NE(std::string(error.what()).find(targets.front()), std::string::npos) << error.what();
+  }
+}
+
+TEST(GemmSeconds, CountTheCallsSinceTheLastQuestion) {
+  Stream stream(12, "gemm");
+  const Problem problem(stream, 40, 100, 200);
+  take_gemm_seconds();
+  problem.run(Reduction::chain());
+  EXPECT_GT(take_gemm_seconds(), 0.0);
+  EXPECT_EQ(take_gemm_seconds(), 0.0);
+}
+
+}  // namespace
+}  // namespace shardcheck

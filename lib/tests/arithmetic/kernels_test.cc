@@ -1,0 +1,360 @@
+#include "shardcheck/arithmetic/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+
+#include "scalar_oracle.h"
+#include "shardcheck/arithmetic/functions.h"
+
+namespace shardcheck {
+namespace {
+
+using oracle::bits;
+using Floats = std::vector<float>;
+
+constexpr TreeShape kShapes[] = {TreeShape::halving, TreeShape::linear};
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+// Runs `check` on the best target and then on every single one.
+void on_every_target(const std::function<void()>& check) {
+  check();
+  for (const std::string& target : simd_targets()) {
+    SCOPED_TRACE(target);
+    const oracle::ForcedTarget forced(target);
+    check();
+  }
+}
+
+TEST(SumOfSquares, EqualsTheScalarDefinition) {
+  on_every_target([] {
+    Stream stream(1, "sum_of_squares");
+    for (int draw = 0; draw < 20; ++draw) {
+      const std::int64_t rows = stream.integer(1, 40), width = stream.integer(1, 150);
+      const std::int64_t leaf = stream.integer(0, width + 3);
+      const Floats x = oracle::random_values(stream, rows * width);
+      for (const TreeShape shape : kShapes) {
+        Floats actual(at(rows)), expected;
+        sum_of_squares(x.data(), rows, width, shape, leaf, actual.data());
+        for (std::int64_t i = 0; i < rows; ++i) {
+          const auto value = [&](std::int64_t j) { return x[at(i * width + j)]; };
+          expected.push_back(oracle::dot(shape, width, leaf, value, value));
+        }
+        ASSERT_EQ(bits(actual), bits(expected)) << rows << 'x' << width << " leaf " << leaf;
+      }
+    }
+  });
+}
+
+TEST(SumOfSquares, OfNoColumnsIsZeroAndANegativeLeafIsRefused) {
+  const float x = 1.0F;
+  Floats sums(2, 3.0F);
+  sum_of_squares(&x, 2, 0, TreeShape::halving, 4, sums.data());
+  EXPECT_EQ(sums, Floats(2, 0.0F));
+  EXPECT_THROW(sum_of_squares(&x, 1, 1, TreeShape::halving, -1, sums.data()), std::invalid_argument);
+}
+
+TEST(RmsScale, MultipliesByTheScaleThenByTheWeightAlsoInPlace) {
+  Stream stream(2, "rms_scale");
+  const std::int64_t rows = 3, width = 37;
+  const Floats x = oracle::random_values(stream, rows * width), weight = oracle::random_values(stream, width);
+  const Floats sums = {10.0F, 37.5F, 1e-3F};
+  Floats expected;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const float scale = 1.0F / std::sqrt(sums[at(i)] / 37.0F + 1e-6F);
+    for (std::int64_t j = 0; j < width; ++j) {
+      const float scaled = x[at(i * width + j)] * scale;
+      expected.push_back(scaled * weight[at(j)]);
+    }
+  }
+  Floats y(x.size()), in_place = x;
+  rms_scale(x.data(), rows, width, sums.data(), 37.0F, 1e-6F, weight.data(), y.data());
+  rms_scale(in_place.data(), rows, width, sums.data(), 37.0F, 1e-6F, weight.data(), in_place.data());
+  EXPECT_EQ(bits(y), bits(expected));
+  EXPECT_EQ(bits(in_place), bits(expected));
+}
+
+TEST(RopeTables, HoldCosineAndSineOfOnceRoundedAngles) {
+  const std::int64_t first = 5, positions = 9, head_dim = 12, half = head_dim / 2;
+  Floats cosine(at(positions * half)), sine(cosine.size());
+  rope_tables(first, positions, head_dim, 10000.0, cosine.data(), sine.data());
+  for (std::int64_t p = 0; p < positions; ++p) {
+    for (std::int64_t j = 0; j < half; ++j) {
+      const double power = std::pow(10000.0, -2.0 * static_cast<double>(j) / static_cast<double>(head_dim));
+      const float angle = static_cast<float>(first + p) * static_cast<float>(power);
+      EXPECT_EQ(cosine[at(p * half + j)], cos_f32(angle)) << p << ' ' << j;
+      EXPECT_EQ(sine[at(p * half + j)], sin_f32(angle)) << p << ' ' << j;
+    }
+  }
+}
+
+TEST(RopeTables, StartAnywhere) {
+  Floats cosine(30), sine(30), later_cosine(9), later_sine(9);
+  rope_tables(0, 10, 6, 500.0, cosine.data(), sine.data());
+  rope_tables(7, 3, 6, 500.0, later_cosine.data(), later_sine.data());
+  EXPECT_EQ(bits(later_cosine), bits(std::span(cosine).last(9)));
+  EXPECT_EQ(bits(later_sine), bits(std::span(sine).last(9)));
+}
+
+// Rows of `heads` heads with a gap behind them, and a table of angles.
+struct RopeProblem {
+  RopeProblem(Stream& stream, std::int64_t head_dim_) : head_dim(head_dim_) {
+    stride = heads * head_dim + 3;
+    x = oracle::random_values(stream, rows * stride);
+    cosine = oracle::random_values(stream, table_rows * head_dim / 2);
+    sine = oracle::random_values(stream, table_rows * head_dim / 2);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      position.push_back(static_cast<std::int32_t>(stream.integer(0, table_rows - 1)));
+    }
+  }
+
+  Floats rotated(bool half_split) const {
+    Floats y = x;
+    apply_rope(y.data(), rows, stride, heads, head_dim, position.data(), cosine.data(), sine.data(),
+               half_split);
+    return y;
+  }
+
+  Floats expected(bool half_split) const {
+    Floats y = x;
+    const std::int64_t half = head_dim / 2;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (std::int64_t pair = 0; pair < heads * half; ++pair) {
+        const std::int64_t head = i * stride + pair / half * head_dim, j = pair % half;
+        float& a = y[at(head + (half_split ? j : 2 * j))];
+        float& b = y[at(head + (half_split ? j + half : 2 * j + 1))];
+        const float c = cosine[at(position[at(i)] * half + j)], s = sine[at(position[at(i)] * half + j)];
+        const float old_a = a;
+        a = std::fma(a, c, -(b * s));
+        b = std::fma(b, c, old_a * s);
+      }
+    }
+    return y;
+  }
+
+  std::int64_t rows = 5, heads = 3, head_dim, stride, table_rows = 11;
+  Floats x, cosine, sine;
+  std::vector<std::int32_t> position;
+};
+
+TEST(ApplyRope, EqualsTheScalarDefinitionForBothPairings) {
+  on_every_target([] {
+    Stream stream(3, "apply_rope");
+    for (const std::int64_t head_dim : {2, 6, 16, 32, 34, 128}) {
+      const RopeProblem problem(stream, head_dim);
+      for (const bool half_split : {true, false}) {
+        ASSERT_EQ(bits(problem.rotated(half_split)), bits(problem.expected(half_split))) << head_dim;
+      }
+    }
+  });
+}
+
+// One sequence: q [rows, heads*head_dim], k and v [rows, kv_heads*head_dim], rows with a gap behind them.
+struct AttentionProblem {
+  AttentionProblem(Stream& stream, std::int64_t rows, std::int64_t heads, std::int64_t kv_heads,
+                   std::int64_t head_dim) {
+    shape = {.rows = rows, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim};
+    shape.q_stride = heads * head_dim + 1;
+    shape.k_stride = kv_heads * head_dim + 2;
+    shape.v_stride = kv_heads * head_dim + 3;
+    shape.out_stride = heads * head_dim;
+    q = oracle::random_values(stream, rows * shape.q_stride);
+    k = oracle::random_values(stream, rows * shape.k_stride);
+    v = oracle::random_values(stream, rows * shape.v_stride);
+    for (std::int64_t h = 0; h < heads; ++h) kv_of_head.push_back(h * kv_heads / heads);
+  }
+
+  static AttentionProblem draw(Stream& stream) {
+    const std::int64_t kv_heads = stream.integer(1, 3), heads = kv_heads * stream.integer(1, 3);
+    AttentionProblem problem(stream, stream.integer(1, 40), heads, kv_heads, stream.integer(1, 40));
+    problem.shape.key_block = stream.integer(0, 12);
+    problem.shape.shape = stream.chance(1, 2) ? TreeShape::halving : TreeShape::linear;
+    problem.shape.causal = stream.chance(2, 3);
+    return problem;
+  }
+
+  Floats run() const {
+    Floats out(at(shape.rows * shape.out_stride));
+    attention(shape, q.data(), k.data(), v.data(), kv_of_head, out.data());
+    return out;
+  }
+
+  Floats expected() const {
+    Floats out(at(shape.rows * shape.out_stride));
+    for (std::int64_t i = 0; i < shape.rows; ++i) {
+      for (std::int64_t h = 0; h < shape.heads; ++h)
+        expect_row(i, h, &out[at(i * shape.out_stride + h * shape.head_dim)]);
+    }
+    return out;
+  }
+
+  void expect_row(std::int64_t i, std::int64_t h, float* out) const {
+    const std::int64_t d = shape.head_dim, kv = kv_of_head[at(h)] * d;
+    const std::int64_t seen = shape.causal ? i + 1 : shape.rows;
+    Floats p;
+    for (std::int64_t j = 0; j < seen; ++j) {
+      const float score = oracle::dot(
+          TreeShape::halving, d, 0, [&](std::int64_t c) { return q[at(i * shape.q_stride + h * d + c)]; },
+          [&](std::int64_t c) { return k[at(j * shape.k_stride + kv + c)]; });
+      p.push_back(score * (1.0F / std::sqrt(static_cast<float>(d))));
+    }
+    const float top = *std::max_element(p.begin(), p.end());
+    for (float& value : p) value = exp_f32(value - top);
+    const auto weight = [&](std::int64_t j) { return p[at(j)]; };
+    const auto one = [](std::int64_t) { return 1.0F; };
+    const float denominator = oracle::dot(shape.shape, seen, shape.key_block, weight, one);
+    for (std::int64_t c = 0; c < d; ++c) {
+      const auto value = [&](std::int64_t j) { return v[at(j * shape.v_stride + kv + c)]; };
+      out[c] = oracle::dot(shape.shape, seen, shape.key_block, weight, value) / denominator;
+    }
+  }
+
+  AttentionShape shape;
+  Floats q, k, v;
+  std::vector<std::int64_t> kv_of_head;
+};
+
+TEST(Attention, EqualsTheScalarDefinition) {
+  on_every_target([] {
+    Stream stream(4, "attention");
+    for (int draw = 0; draw < 25; ++draw) {
+      const AttentionProblem problem = AttentionProblem::draw(stream);
+      ASSERT_EQ(bits(problem.run()), bits(problem.expected()))
+          << problem.shape.rows << " rows, head_dim " << problem.shape.head_dim << ", block "
+          << problem.shape.key_block;
+    }
+  });
+}
+
+TEST(Attention, EqualsTheScalarDefinitionForWideHeadsAndManyPositions) {
+  Stream stream(5, "attention");
+  for (const std::int64_t head_dim : {64, 128, 129}) {
+    AttentionProblem problem(stream, 150, 2, 1, head_dim);
+    problem.shape.key_block = 64;
+    ASSERT_EQ(bits(problem.run()), bits(problem.expected())) << head_dim;
+  }
+}
+
+// What makes decoding with a cache equal to prefill, and chunks equal to the whole.
+TEST(Attention, OfARowDoesNotDependOnLaterRows) {
+  Stream stream(6, "attention");
+  AttentionProblem problem(stream, 33, 4, 2, 24);
+  problem.shape.key_block = 8;
+  const Floats whole = problem.run();
+  for (std::int64_t rows = 1; rows <= 33; ++rows) {
+    problem.shape.rows = rows;
+    EXPECT_EQ(bits(problem.run()), bits(std::span(whole).first(at(rows * problem.shape.out_stride)))) << rows;
+  }
+}
+
+TEST(Attention, IgnoresEvenNanInLaterRows) {
+  Stream stream(7, "attention");
+  AttentionProblem problem(stream, 12, 2, 1, 8);
+  const Floats clean = problem.run();
+  const std::int64_t last = 11;
+  problem.k[at(last * problem.shape.k_stride)] = NAN;
+  problem.v[at(last * problem.shape.v_stride)] = NAN;
+  const Floats dirty = problem.run();
+  const std::size_t before = at(last * problem.shape.out_stride);
+  EXPECT_EQ(bits(std::span(dirty).first(before)), bits(std::span(clean).first(before)));
+  EXPECT_TRUE(std::isnan(dirty[before]));
+}
+
+TEST(Attention, OfPermutedHeadsIsPermuted) {
+  Stream stream(8, "attention");
+  const AttentionProblem problem(stream, 10, 6, 3, 16);
+  const std::vector<std::int64_t> order = {4, 0, 5, 2, 1, 3};
+  AttentionProblem permuted = problem;
+  Floats expected(problem.run().size());
+  const Floats out = problem.run();
+  const std::int64_t d = problem.shape.head_dim;
+  for (std::int64_t h = 0; h < 6; ++h) {
+    permuted.kv_of_head[at(h)] = problem.kv_of_head[at(order[at(h)])];
+    for (std::int64_t i = 0; i < 10; ++i) {
+      const std::int64_t from = i * problem.shape.q_stride + order[at(h)] * d;
+      std::copy_n(&problem.q[at(from)], d, &permuted.q[at(i * problem.shape.q_stride + h * d)]);
+      const std::int64_t row = i * problem.shape.out_stride;
+      std::copy_n(&out[at(row + order[at(h)] * d)], d, &expected[at(row + h * d)]);
+    }
+  }
+  EXPECT_EQ(bits(permuted.run()), bits(expected));
+}
+
+TEST(Attention, OfAHeadAloneEqualsTheSameHeadInCompany) {
+  Stream stream(9, "attention");
+  const AttentionProblem problem(stream, 17, 6, 2, 20);
+  const Floats out = problem.run();
+  const std::int64_t d = problem.shape.head_dim;
+  for (std::int64_t h = 0; h < 6; ++h) {
+    AttentionShape shape = problem.shape;
+    shape.heads = 1;
+    shape.out_stride = d;
+    Floats alone(at(17 * d)), expected;
+    const std::vector<std::int64_t> kv = {problem.kv_of_head[at(h)]};
+    attention(shape, problem.q.data() + h * d, problem.k.data(), problem.v.data(), kv, alone.data());
+    for (std::int64_t i = 0; i < 17; ++i) {
+      const auto row = std::span(out).subspan(at(i * problem.shape.out_stride + h * d), at(d));
+      expected.insert(expected.end(), row.begin(), row.end());
+    }
+    EXPECT_EQ(bits(alone), bits(expected)) << h;
+  }
+}
+
+TEST(Attention, ThatIsNotCausalSeesLaterRows) {
+  Stream stream(10, "attention");
+  AttentionProblem problem(stream, 8, 1, 1, 4);
+  const Floats causal = problem.run();
+  problem.shape.causal = false;
+  const Floats full = problem.run();
+  EXPECT_NE(bits(std::span(causal).first(4)), bits(std::span(full).first(4)));
+  EXPECT_EQ(bits(std::span(causal).last(4)), bits(std::span(full).last(4)));
+}
+
+TEST(Attention, RefusesHeadsWithoutAKvHead) {
+  Stream stream(11, "attention");
+  AttentionProblem problem(stream, 3, 2, 2, 4);
+  problem.kv_of_head = {0, 2};
+  EXPECT_THROW(problem.run(), std::invalid_argument);
+  problem.kv_of_head = {0, -1};
+  EXPECT_THROW(problem.run(), std::invalid_argument);
+  problem.kv_of_head = {0};
+  EXPECT_THROW(problem.run(), std::invalid_argument);
+  problem.kv_of_head = {0, 1};
+  problem.shape.key_block = -1;
+  EXPECT_THROW(problem.run(), std::invalid_argument);
+}
+
+TEST(SiluMultiply, IsElementwiseWhereverTheResultGoes) {
+  Stream stream(12, "silu_multiply");
+  const Floats gate = oracle::random_values(stream, 1300), up = oracle::random_values(stream, 1300);
+  Floats expected, out(1300), over_gate = gate, over_up = up;
+  for (std::size_t i = 0; i < gate.size(); ++i) expected.push_back(silu_f32(gate[i]) * up[i]);
+  silu_multiply(gate, up, out);
+  silu_multiply(over_gate, up, over_gate);
+  silu_multiply(gate, over_up, over_up);
+  EXPECT_EQ(bits(out), bits(expected));
+  EXPECT_EQ(bits(over_gate), bits(expected));
+  EXPECT_EQ(bits(over_up), bits(expected));
+  EXPECT_THROW(silu_multiply(gate, std::span(up).first(3), out), std::invalid_argument);
+}
+
+TEST(AddInPlace, AddsElementByElement) {
+  Floats x = {1.0F, 2.0F, -0.0F};
+  add_in_place(x, Floats{0.5F, -2.0F, -0.0F});
+  EXPECT_EQ(bits(x), bits(Floats{1.5F, 0.0F, -0.0F}));
+  EXPECT_THROW(add_in_place(x, Floats{1.0F}), std::invalid_argument);
+}
+
+TEST(AddBias, AddsToEveryRowAndLeavesTheGapAlone) {
+  Floats x = {1.0F, 2.0F, 9.0F, 3.0F, 4.0F, 9.0F};
+  const Floats bias = {10.0F, 20.0F};
+  add_bias(x.data(), 2, 2, 3, bias.data());
+  EXPECT_EQ(x, (Floats{11.0F, 22.0F, 9.0F, 13.0F, 24.0F, 9.0F}));
+}
+
+}  // namespace
+}  // namespace shardcheck
