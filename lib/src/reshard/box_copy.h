@@ -1,0 +1,28 @@
+// The one copy loop of split, gather and reshard: a box between two row-major arrays, as few and as long
+// memcpy runs as the shapes allow.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "shardcheck/tensor/tensor.h"
+
+namespace shardcheck {
+
+/// Where a box lies in an array: its origin and the array's extents, one per dimension of the box.
+struct BoxPlace {
+  std::span<const std::int64_t> shape;
+  std::span<const std::int64_t> origin;
+};
+
+/// Copies a box of `size` elements of `dtype`. The box must lie inside both arrays. Throws UnsupportedLayout
+/// naming `name` when elements smaller than a byte would be cut inside one.
+void copy_box(const std::string& name, DType dtype, std::span<const std::int64_t> size,
+              const std::byte* source, BoxPlace from, std::byte* target, BoxPlace to);
+
+/// Uninitialised tensor; UnsupportedLayout naming `name` when its elements do not fill whole bytes.
+Tensor allocate_tensor(const std::string& name, DType dtype, const Shape& shape);
+
+}  // namespace shardcheck
