@@ -1,0 +1,59 @@
+// A consumer is a framework's convention for reading a rank's local tensors: which local rows are q, k, v,
+// gate and up, and which tensor is the output projection. It is code, fixed per framework. It is derived
+// from the geometry, the degree and the rank alone, and never sees the layout table, the placement or the
+// plan that produced the shards: that independence is what makes a wrong layout visible.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardcheck/model/geometry.h"
+#include "shardcheck/tensor/tensor.h"
+
+namespace shardcheck {
+
+/// Rows of a local file tensor that play one logical role on one rank.
+struct LocalRows {
+  std::string tensor;      // file-tensor name, e.g. "layers.0.qkv"
+  std::int64_t first = 0;  // first local row (dimension 0)
+  std::int64_t count = 0;
+};
+
+/// What one rank runs: its share of heads and of the vocabulary.
+struct LocalExtent {
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t ffn = 0;
+  std::int64_t embed_begin = 0, embed_end = 0;  // token ids whose embedding rows are local
+  std::int64_t head_begin = 0, head_end = 0;    // vocabulary rows of the local output head
+};
+
+class Consumer {
+ public:
+  virtual ~Consumer() = default;
+  virtual std::string_view name() const = 0;
+
+  /// Throws UnsupportedLayout naming the extent and the degree when the framework cannot run a forward pass
+  /// there. KV heads are tested first (the seed's order), then heads, ffn.
+  virtual void require_supported(const Geometry& geometry, int degree) const = 0;
+
+  virtual LocalExtent extent(const Geometry& geometry, int degree, int rank) const = 0;
+
+  /// Where a logical role of a layer (or -1) lies among the rank's local tensors.
+  virtual LocalRows locate(const Geometry& geometry, int degree, int rank, std::string_view role,
+                           std::int64_t layer) const = 0;
+
+  /// Local KV head that local query head `head` reads.
+  virtual std::int64_t kv_head_of(const LocalExtent& extent, std::int64_t head) const;
+
+  /// Every file tensor the consumer reads on a rank.
+  std::vector<std::string> required_tensors(const Geometry& geometry, int degree, int rank) const;
+};
+
+/// "seed", "hf", "vllm". Throws InvalidInput listing the known ones.
+const Consumer& consumer_named(std::string_view name);
+std::vector<std::string> consumer_names();
+
+}  // namespace shardcheck

@@ -1,0 +1,54 @@
+// The unsharded model: reads logical tensors, knows nothing of layouts, ranks or collectives. It shares only
+// element functions and reductions with ShardedModel.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "shardcheck/arithmetic/contract.h"
+#include "shardcheck/model/geometry.h"
+#include "shardcheck/model/weights.h"
+#include "shardcheck/tensor/tensor.h"
+
+namespace shardcheck {
+
+/// A legal summation order of the row-parallel sums under `native`: K cut into the given parts (last end =
+/// K), each part one chain, the parts folded in `order`. Empty: one chain. Used by the tolerance room.
+struct SummationOrder {
+  std::uint64_t seed = 0;  // 0: one chain; else random cuts and a random fold order per layer
+  int parts = 1;
+};
+
+class ReferenceModel {
+ public:
+  /// Deliberate mistakes for tests of the golden check: what reference and sharded model could share.
+  struct Mistake {
+    bool non_causal = false;
+    bool layer_norm = false;  // subtract the mean first
+  };
+
+  /// Packs the weights. Throws InvalidInput when they do not match the geometry.
+  ReferenceModel(Geometry geometry, const TensorMap& logical, Arithmetic arithmetic, Contract contract);
+  ReferenceModel(Geometry geometry, const TensorMap& logical, Arithmetic arithmetic, Contract contract,
+                 Mistake mistake);
+  ~ReferenceModel();
+  ReferenceModel(ReferenceModel&&) noexcept;
+  ReferenceModel& operator=(ReferenceModel&&) noexcept;
+
+  const Geometry& geometry() const noexcept;
+
+  /// Logits, f32 [batch*length, vocab]. Throws InvalidInput for a token outside the vocabulary.
+  Tensor forward(const Tokens& tokens, SummationOrder order = {}) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Greedy decoding by full recomputation: `count` tokens in all, starting with `prompt`; ties to the lower
+/// id.
+std::vector<std::int32_t> decode_greedily(const ReferenceModel& model, std::vector<std::int32_t> prompt,
+                                          std::int64_t count);
+
+}  // namespace shardcheck

@@ -1,0 +1,223 @@
+#include "shardcheck/model/consumer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "shardcheck/layout/placement.h"
+
+namespace shardcheck {
+namespace {
+
+/// File-tensor names of a Llama-family convention. {} is the layer.
+struct Names {
+  std::string_view embed, final_norm, lm_head;
+  std::string_view q, k, v, q_bias, k_bias, v_bias;  // equal names: fused, stacked in this order
+  std::string_view o_proj, gate, up, down, attn_norm, ffn_norm, q_norm, k_norm;
+};
+
+constexpr Names kSeedNames = {
+    .embed = "embed",
+    .final_norm = "final_norm",
+    .lm_head = "lm_head",
+    .q = "layers.{}.qkv",
+    .k = "layers.{}.qkv",
+    .v = "layers.{}.qkv",
+    .q_bias = "layers.{}.qkv_bias",
+    .k_bias = "layers.{}.qkv_bias",
+    .v_bias = "layers.{}.qkv_bias",
+    .o_proj = "layers.{}.o_proj",
+    .gate = "layers.{}.gate_up",
+    .up = "layers.{}.gate_up",
+    .down = "layers.{}.down",
+    .attn_norm = "layers.{}.attn_norm",
+    .ffn_norm = "layers.{}.ffn_norm",
+    .q_norm = "layers.{}.q_norm",
+    .k_norm = "layers.{}.k_norm",
+};
+
+constexpr Names kHuggingFaceNames = {
+    .embed = "model.embed_tokens.weight",
+    .final_norm = "model.norm.weight",
+    .lm_head = "lm_head.weight",
+    .q = "model.layers.{}.self_attn.q_proj.weight",
+    .k = "model.layers.{}.self_attn.k_proj.weight",
+    .v = "model.layers.{}.self_attn.v_proj.weight",
+    .q_bias = "model.layers.{}.self_attn.q_proj.bias",
+    .k_bias = "model.layers.{}.self_attn.k_proj.bias",
+    .v_bias = "model.layers.{}.self_attn.v_proj.bias",
+    .o_proj = "model.layers.{}.self_attn.o_proj.weight",
+    .gate = "model.layers.{}.mlp.gate_proj.weight",
+    .up = "model.layers.{}.mlp.up_proj.weight",
+    .down = "model.layers.{}.mlp.down_proj.weight",
+    .attn_norm = "model.layers.{}.input_layernorm.weight",
+    .ffn_norm = "model.layers.{}.post_attention_layernorm.weight",
+    .q_norm = "model.layers.{}.self_attn.q_norm.weight",
+    .k_norm = "model.layers.{}.self_attn.k_norm.weight",
+};
+
+constexpr Names vllm_names() {
+  Names names = kHuggingFaceNames;
+  names.q = names.k = names.v = "model.layers.{}.self_attn.qkv_proj.weight";
+  names.q_bias = names.k_bias = names.v_bias = "model.layers.{}.self_attn.qkv_proj.bias";
+  names.gate = names.up = "model.layers.{}.mlp.gate_up_proj.weight";
+  return names;
+}
+constexpr Names kVllmNames = vllm_names();
+
+std::string_view pattern_of(const Names& names, std::string_view role) {
+  const std::array<std::pair<std::string_view, std::string_view>, 17> table = {{
+      {"embed", names.embed},
+      {"final_norm", names.final_norm},
+      {"lm_head", names.lm_head},
+      {"q", names.q},
+      {"k", names.k},
+      {"v", names.v},
+      {"q_bias", names.q_bias},
+      {"k_bias", names.k_bias},
+      {"v_bias", names.v_bias},
+      {"o_proj", names.o_proj},
+      {"gate", names.gate},
+      {"up", names.up},
+      {"down", names.down},
+      {"attn_norm", names.attn_norm},
+      {"ffn_norm", names.ffn_norm},
+      {"q_norm", names.q_norm},
+      {"k_norm", names.k_norm},
+  }};
+  for (const auto& [known, pattern] : table) {
+    if (known == role) return pattern;
+  }
+  throw std::invalid_argument(fmt::format("no consumer reads a tensor of role {}", role));
+}
+
+void require_divisible(std::string_view label, std::int64_t value, int degree) {
+  if (value % degree != 0) {
+    throw UnsupportedLayout(
+        fmt::format("{}={} is not divisible by TP degree {}: the forward pass cannot run at "
+                    "this degree",
+                    label, value, degree));
+  }
+}
+
+/// How a convention holds the two vocabulary tensors.
+enum class VocabularyRule : std::uint8_t {
+  chunk,           // both cut by ceil(vocab / t), the last rank may hold less (seed, torch.chunk)
+  even,            // both cut evenly
+  whole_embedding  // embedding whole on every rank, untied head cut evenly (Hugging Face's plan)
+};
+
+class LlamaConsumer final : public Consumer {
+ public:
+  LlamaConsumer(std::string_view name, const Names& names, VocabularyRule vocabulary)
+      : name_(name), names_(names), vocabulary_(vocabulary) {}
+
+  std::string_view name() const override { return name_; }
+
+  void require_supported(const Geometry& g, int degree) const override {
+    require_divisible("n_kv_heads", g.n_kv_heads, degree);
+    require_divisible("n_heads", g.n_heads, degree);
+    require_divisible("ffn", g.ffn, degree);
+    const bool cuts_evenly =
+        vocabulary_ == VocabularyRule::even || (vocabulary_ == VocabularyRule::whole_embedding && !g.tied);
+    if (cuts_evenly) require_divisible("vocab", g.vocab, degree);
+  }
+
+  LocalExtent extent(const Geometry& g, int degree, int rank) const override {
+    const std::int64_t share = (g.vocab + degree - 1) / degree;
+    const std::int64_t begin = std::min(share * rank, g.vocab);
+    const std::int64_t end = std::min(begin + share, g.vocab);
+    const bool whole_embed = vocabulary_ == VocabularyRule::whole_embedding;
+    const bool whole_head = whole_embed && g.tied;
+    LocalExtent local;
+    local.heads = g.n_heads / degree;
+    local.kv_heads = g.n_kv_heads / degree;
+    local.ffn = g.ffn / degree;
+    local.embed_begin = whole_embed ? 0 : begin;
+    local.embed_end = whole_embed ? g.vocab : end;
+    local.head_begin = whole_head ? 0 : begin;
+    local.head_end = whole_head ? g.vocab : end;
+    return local;
+  }
+
+  LocalRows locate(const Geometry& g, int degree, int rank, std::string_view role,
+                   std::int64_t layer) const override {
+    const LocalExtent local = extent(g, degree, rank);
+    const std::string_view stored = role == "lm_head" && g.tied ? "embed" : role;
+    const std::string_view pattern = pattern_of(names_, stored);
+    const std::string tensor = layer < 0 ? std::string(pattern) : fmt::format(fmt::runtime(pattern), layer);
+    return {tensor, first_row(g, local, role), row_count(g, local, role)};
+  }
+
+ private:
+  bool fused(std::string_view one, std::string_view other) const {
+    return pattern_of(names_, one) == pattern_of(names_, other);
+  }
+
+  /// Rows before the role in its local tensor: fused tensors are stacked q, k, v and gate, up.
+  std::int64_t first_row(const Geometry& g, const LocalExtent& local, std::string_view role) const {
+    const std::int64_t q_rows = local.heads * g.head_dim;
+    const std::int64_t kv_rows = local.kv_heads * g.head_dim;
+    if (role == "k" || role == "k_bias") return fused("q", "k") ? q_rows : 0;
+    if (role == "v" || role == "v_bias") return fused("q", "v") ? q_rows + kv_rows : 0;
+    if (role == "up") return fused("gate", "up") ? local.ffn : 0;
+    return 0;
+  }
+
+  static std::int64_t row_count(const Geometry& g, const LocalExtent& local, std::string_view role) {
+    if (role == "embed") return local.embed_end - local.embed_begin;
+    if (role == "lm_head") return local.head_end - local.head_begin;
+    if (role == "q" || role == "q_bias") return local.heads * g.head_dim;
+    if (role == "k" || role == "v" || role == "k_bias" || role == "v_bias")
+      return local.kv_heads * g.head_dim;
+    if (role == "gate" || role == "up") return local.ffn;
+    if (role == "q_norm" || role == "k_norm") return g.head_dim;
+    return g.d_model;  // o_proj, down and the norms: every output row, or every channel
+  }
+
+  std::string_view name_;
+  const Names& names_;
+  VocabularyRule vocabulary_;
+};
+
+const std::array<LlamaConsumer, 3>& all_consumers() {
+  static const std::array<LlamaConsumer, 3> consumers = {
+      LlamaConsumer("hf", kHuggingFaceNames, VocabularyRule::whole_embedding),
+      LlamaConsumer("seed", kSeedNames, VocabularyRule::chunk),
+      LlamaConsumer("vllm", kVllmNames, VocabularyRule::even),
+  };
+  return consumers;
+}
+
+}  // namespace
+
+std::int64_t Consumer::kv_head_of(const LocalExtent& extent, std::int64_t head) const {
+  return head / (extent.heads / extent.kv_heads);
+}
+
+std::vector<std::string> Consumer::required_tensors(const Geometry& geometry, int degree, int rank) const {
+  std::vector<std::string> names;
+  for (const auto& tensor : logical_tensors(geometry)) {
+    names.push_back(locate(geometry, degree, rank, tensor.role, tensor.layer).tensor);
+  }
+  std::ranges::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+const Consumer& consumer_named(std::string_view name) {
+  for (const auto& consumer : all_consumers()) {
+    if (consumer.name() == name) return consumer;
+  }
+  throw InvalidInput(
+      fmt::format("consumer '{}' is not known: allowed {}", name, fmt::join(consumer_names(), ", ")));
+}
+
+std::vector<std::string> consumer_names() {
+  std::vector<std::string> names;
+  for (const auto& consumer : all_consumers()) names.emplace_back(consumer.name());
+  return names;
+}
+
+}  // namespace shardcheck

@@ -1,0 +1,38 @@
+#include "shardcheck/model/forward_steps.h"
+
+#include "shardcheck/arithmetic/kernels.h"
+
+namespace shardcheck {
+
+float ForwardSteps::norm_statistics(const StepSite& site, const float* x, std::int64_t rows,
+                                    std::int64_t width, float* sums) const {
+  const std::int64_t leaf = site.arithmetic == Arithmetic::tree ? site.contract.leaf_d_model : 0;
+  sum_of_squares(x, rows, width, site.contract.shape, leaf, sums);
+  return static_cast<float>(width);
+}
+
+bool ForwardSteps::rope_is_half_split(const StepSite& site) const { return site.geometry.rope == Rope::half; }
+
+std::int64_t ForwardSteps::kv_head_of(const StepSite& /*site*/, const Consumer& consumer,
+                                      const LocalExtent& extent, std::int64_t head) const {
+  return consumer.kv_head_of(extent, head);
+}
+
+bool ForwardSteps::causal(const StepSite& /*site*/) const { return true; }
+
+void ForwardSteps::after_partial(const StepSite& /*site*/, std::string_view /*role*/,
+                                 std::span<float> /*partial*/) const {}
+
+int ForwardSteps::reductions(const StepSite& /*site*/, std::string_view /*role*/) const { return 1; }
+
+std::pair<std::int64_t, std::int64_t> ForwardSteps::embedding_range(const StepSite& /*site*/,
+                                                                    const LocalExtent& extent) const {
+  return {extent.embed_begin, extent.embed_end};
+}
+
+const ForwardSteps& right_steps() {
+  static const ForwardSteps steps;
+  return steps;
+}
+
+}  // namespace shardcheck
