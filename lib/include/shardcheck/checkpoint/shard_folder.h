@@ -1,0 +1,32 @@
+// Shards on disk: one folder with rank_00000-of-00004.safetensors ... and shardcheck.json, which records
+// layout, mesh and geometry.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "shardcheck/checkpoint/safetensors.h"
+#include "shardcheck/layout/layout_table.h"
+#include "shardcheck/reshard/reshard.h"
+
+namespace shardcheck {
+
+/// "rank_00001-of-00004.safetensors".
+std::string shard_file_name(int rank, int degree);
+
+/// Writes every rank's file, then shardcheck.json last, each atomically. Throws IoError.
+void write_shard_folder(const std::filesystem::path& folder, const Layout& layout,
+                        const ShardedTensors& shards);
+
+/// What shardcheck.json says, when it is there.
+struct ShardFolderInfo {
+  LayoutName layout;
+  std::optional<Geometry> geometry;
+};
+std::optional<ShardFolderInfo> read_shard_folder_info(const std::filesystem::path& folder);
+
+/// Reads the shards of `layout` and checks names, shapes and dtypes. Missing, extra and truncated files are
+/// told apart. Throws InvalidCheckpoint, InvalidShards or IoError.
+ShardedTensors read_shard_folder(const std::filesystem::path& folder, const Layout& layout);
+
+}  // namespace shardcheck

@@ -1,0 +1,138 @@
+// Reading and replacing whole files, with the system failing at every step that a test can make fail.
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <functional>
+
+#include "checkpoint_fixture.h"
+
+namespace shardcheck {
+namespace {
+
+using namespace shardcheck::testing;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kRefusedWithMessage = 10;
+constexpr int kRefusedOtherwise = 11;
+constexpr int kNotRefused = 12;
+
+/// Runs `action` in a child process whose files may not grow beyond `limit` bytes, as on a full disk: the
+/// write that crosses the limit is short, the next one fails.
+int run_with_file_limit(rlim_t limit, const std::function<void()>& action, const std::string& part) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limits = {limit, limit};
+    ::setrlimit(RLIMIT_FSIZE, &limits);
+    int result = kNotRefused;
+    try {
+      action();
+    } catch (const IoError& error) {
+      result = std::string_view(error.what()).find(part) != std::string_view::npos ? kRefusedWithMessage
+                                                                                   : kRefusedOtherwise;
+    }
+    ::_exit(result);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TensorMap one_tensor(std::int64_t elements) { return {{"a", Tensor::zeros(DType::f32, {elements})}}; }
+
+class FullDisk : public ::testing::TestWithParam<rlim_t> {};
+
+TEST_P(FullDisk, LeavesNothingWhereNothingWas) {
+  const TemporaryFolder folder;
+  const auto write = [&] { write_safetensors(folder / "t.safetensors", one_tensor(100'000)); };
+  EXPECT_EQ(run_with_file_limit(GetParam(), write, "cannot write"), kRefusedWithMessage);
+  EXPECT_TRUE(folder.names().empty());
+}
+
+TEST_P(FullDisk, LeavesTheOldFileAsItWas) {
+  const TemporaryFolder folder;
+  write_safetensors(folder / "t.safetensors", one_tensor(3));
+  const std::string before = read_file(folder / "t.safetensors");
+  const auto write = [&] { write_safetensors(folder / "t.safetensors", one_tensor(100'000)); };
+  EXPECT_EQ(run_with_file_limit(GetParam(), write, "t.safetensors"), kRefusedWithMessage);
+  EXPECT_EQ(read_file(folder / "t.safetensors"), before);
+  EXPECT_THAT(folder.names(), ElementsAre("t.safetensors"));
+}
+
+// Inside the length, the header and the data.
+INSTANTIATE_TEST_SUITE_P(AtByte, FullDisk, ::testing::Values(0, 5, 40, 4096, 399'999));
+
+TEST(AtomicWrite, ReplacesTheWholeFile) {
+  const TemporaryFolder folder;
+  write_text_atomically(folder / "a.json", "a longer first text");
+  write_text_atomically(folder / "a.json", "second");
+  EXPECT_EQ(read_text(folder / "a.json", 100), "second");
+  EXPECT_THAT(folder.names(), ElementsAre("a.json"));
+}
+
+TEST(AtomicWrite, AReaderKeepsTheFileItOpened) {
+  const TemporaryFolder folder;
+  const std::vector<float> old_values = {1, 2}, new_values = {3, 4};
+  write_safetensors(folder / "t.safetensors", {{"a", Tensor::from({2}, old_values)}});
+  const SafetensorsFile opened(folder / "t.safetensors");
+  write_safetensors(folder / "t.safetensors", {{"a", Tensor::from({2}, new_values)}});
+  EXPECT_THAT(opened.tensor("a").f32(), ::testing::ElementsAreArray(old_values));
+  EXPECT_THAT(SafetensorsFile(folder / "t.safetensors").tensor("a").f32(),
+              ::testing::ElementsAreArray(new_values));
+}
+
+TEST(AtomicWrite, ReplacesALinkNotWhatItPointsAt) {
+  const TemporaryFolder folder;
+  write_file(folder / "precious", "untouched");
+  fs::create_symlink(folder / "precious", folder / "link");
+  write_text_atomically(folder / "link", "new");
+  EXPECT_EQ(read_file(folder / "precious"), "untouched");
+  EXPECT_EQ(read_file(folder / "link"), "new");
+}
+
+TEST(AtomicWrite, ALongNameNeedsNoLongerTemporaryName) {
+  const TemporaryFolder folder;
+  const std::string name(255, 'n');
+  write_text_atomically(folder / name, "x");
+  EXPECT_THAT(folder.names(), ElementsAre(name));
+}
+
+TEST(AtomicWrite, FailuresNameThePathAndLeaveNoTemporaryFile) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "taken");
+  write_file(folder / "taken" / "inside", "");
+  EXPECT_THAT(refusal<IoError>([&] { write_text_atomically(folder / "taken", "x"); }),
+              AllOf(HasSubstr("taken"), HasSubstr("rename")));
+  EXPECT_THAT(refusal<IoError>([&] { write_text_atomically(folder / "absent" / "a.json", "x"); }),
+              AllOf(HasSubstr("absent"), HasSubstr("temporary file")));
+  EXPECT_THAT(folder.names(), ElementsAre("taken"));
+}
+
+TEST(ReadText, ReturnsEveryByteUpToTheLimit) {
+  const TemporaryFolder folder;
+  const std::string text = std::string(200'000, 'x') + std::string(1, '\0') + "\r\n";
+  write_file(folder / "a.json", text);
+  EXPECT_EQ(read_text(folder / "a.json", text.size()), text);
+  EXPECT_THAT(refusal<InvalidCheckpoint>([&] { read_text(folder / "a.json", text.size() - 1); }),
+              AllOf(HasSubstr("a.json"), HasSubstr("200002")));
+  write_file(folder / "empty.json", "");
+  EXPECT_EQ(read_text(folder / "empty.json", 0), "");
+}
+
+TEST(ReadText, RefusesWhatIsNoFile) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(refusal<IoError>([&] { read_text(folder / "absent.json", 10); }), HasSubstr("absent.json"));
+  EXPECT_THAT(refusal<IoError>([&] { read_text(folder.path(), 10); }), HasSubstr("not a regular file"));
+  EXPECT_THAT(refusal<IoError>([&] { read_text(folder / "pipe", 10); }), HasSubstr("not a regular file"));
+  EXPECT_THAT(refusal<IoError>([&] { read_text("/dev/zero", 10); }), HasSubstr("not a regular file"));
+}
+
+}  // namespace
+}  // namespace shardcheck
