@@ -1,0 +1,80 @@
+// A case: one verification problem as a pure value, spelled as one line of text:
+//   LAW key=value ...
+// Any order of keys; every key has a default that is its simplest value and the printer omits defaults, so a
+// shorter line is a simpler case.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardcheck/arithmetic/tree.h"
+#include "shardcheck/layout/layout_table.h"
+#include "shardcheck/model/geometry.h"
+#include "shardcheck/model/weights.h"
+
+namespace shardcheck {
+
+/// A case line that does not parse. Names the key, its value and what is allowed, with the nearest known key.
+class InvalidCase : public InvalidInput {
+ public:
+  using InvalidInput::InvalidInput;
+};
+
+/// The frozen defaults of the case line: the simplest model that has every part.
+Geometry default_geometry();
+
+struct Case {
+  std::string law;                         // first word
+  Geometry geometry = default_geometry();  // d_model layers heads kv_heads head_dim ffn vocab norm_eps rope
+                                           // rope_theta tied qkv_bias qk_norm
+  DType dtype = DType::f32;                // dtype=f32|bf16|f16
+  Arithmetic arithmetic = Arithmetic::native;
+  LayoutName source;                           // source=seed
+  LayoutName target;                           // target=seed
+  LayoutName via;                              // via=seed: the middle layout of reshard_composes
+  WeightStyle weights = WeightStyle::powered;  // weights=powered|recorded
+  std::int64_t batch = 1;
+  std::int64_t length = 32;  // tokens per sequence
+  std::uint64_t seed = 0;
+  std::string fault;  // NAME or NAME:ARGUMENT
+  std::string input;  // free text of laws about text; quoted, JSON string escapes
+
+  bool operator==(const Case&) const = default;
+};
+
+/// Parses one line (at most 4096 bytes). Unknown key, duplicate key, out-of-range value, a missing law:
+/// InvalidCase. Law and fault names are checked for spelling (lower-case words), not for existence.
+Case parse_case(std::string_view line);
+
+/// Canonical text: law, then the keys that differ from their defaults, in a fixed order.
+/// parse_case(print_case(c)) == c.
+std::string print_case(const Case& c);
+
+/// Keys of the grammar with their allowed values and defaults, for help texts and the nearest-key hint.
+struct CaseKey {
+  std::string key;
+  std::string allowed;
+  std::string default_value;
+};
+const std::vector<CaseKey>& case_keys();
+
+/// Sets one field from text exactly as the parser does. Throws InvalidCase.
+void set_case_key(Case& c, std::string_view key, std::string_view value);
+/// Text of one field. Throws InvalidCase for an unknown key.
+std::string get_case_key(const Case& c, std::string_view key);
+
+/// The known name nearest to `word` by edit distance, empty when none is near (distance > 1/2 of its length).
+std::string nearest_name(std::string_view word, const std::vector<std::string>& known);
+
+/// Case files of corpus/: '#' comment lines and "key: value" headers in them, then one case line.
+struct CaseFile {
+  std::vector<std::pair<std::string, std::string>>
+      header;  // from "# key: value" lines; "verdict" is the recorded one
+  Case value;
+};
+CaseFile parse_case_file(std::string_view text, const std::string& origin);
+std::string print_case_file(const CaseFile& file);
+
+}  // namespace shardcheck

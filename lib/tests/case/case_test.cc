@@ -1,0 +1,251 @@
+#include "shardcheck/case/case.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shardcheck/tensor/stream.h"
+
+namespace shardcheck {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Case law_case() {
+  Case c;
+  c.law = "law";
+  return c;
+}
+
+std::string refusal_of(std::string_view line) {
+  try {
+    (void)parse_case(line);
+  } catch (const InvalidCase& error) {
+    return error.what();
+  }
+  return {};
+}
+
+/// The example of the design: every part of the grammar at once.
+constexpr std::string_view kExample =
+    "sharded_equals_reference d_model=64 layers=2 heads=8 kv_heads=2 ffn=176 vocab=97 arithmetic=tree "
+    "source=seed:tp2 target=hf-llama:tp2 seed=17 fault=reverse_rank_order:o_proj";
+
+TEST(CaseTest, TheDefaultsAreFrozen) {
+  const Case c = parse_case("law");
+  const Geometry& g = c.geometry;
+  EXPECT_EQ(c, law_case());
+  EXPECT_EQ(g.d_model, 8);
+  EXPECT_EQ(g.n_layers, 1);
+  EXPECT_EQ(g.n_heads, 1);
+  EXPECT_EQ(g.n_kv_heads, 1);
+  EXPECT_EQ(g.head_dim, 8);
+  EXPECT_EQ(g.ffn, 8);
+  EXPECT_EQ(g.vocab, 16);
+  EXPECT_EQ(g.norm_eps, 1e-6);
+  EXPECT_EQ(g.rope, Rope::none);
+  EXPECT_EQ(g.rope_theta, 10000.0);
+  EXPECT_FALSE(g.tied || g.qkv_bias || g.qk_norm);
+  EXPECT_EQ(c.dtype, DType::f32);
+  EXPECT_EQ(c.arithmetic, Arithmetic::native);
+  EXPECT_EQ(c.weights, WeightStyle::powered);
+  EXPECT_EQ(to_string(c.source), "seed");
+  EXPECT_EQ(to_string(c.target), "seed");
+  EXPECT_EQ(to_string(c.via), "seed");
+  EXPECT_EQ(c.batch, 1);
+  EXPECT_EQ(c.length, 32);
+  EXPECT_EQ(c.seed, 0U);
+}
+
+TEST(CaseTest, TheKeysAreFrozenInPrintOrderWithTheirDefaults) {
+  std::string text;
+  for (const CaseKey& key : case_keys()) {
+    text += key.key + "=" + key.default_value + " ";
+    EXPECT_FALSE(key.allowed.empty()) << key.key;
+  }
+  EXPECT_EQ(text,
+            "d_model=8 layers=1 heads=1 kv_heads=1 head_dim=8 ffn=8 vocab=16 norm_eps=1e-06 rope=none "
+            "rope_theta=10000 tied=false qkv_bias=false qk_norm=false dtype=f32 arithmetic=native "
+            "weights=powered source=seed target=seed via=seed batch=1 length=32 seed=0 fault= input= ");
+}
+
+TEST(CaseTest, PrintingOmitsDefaultsAndIsCanonical) {
+  EXPECT_EQ(print_case(parse_case(kExample)), kExample);
+  EXPECT_EQ(print_case(parse_case("  law \t seed=007  layers=1   target=seed:tp1 norm_eps=1e-6\r\n")),
+            "law seed=7");
+  EXPECT_EQ(print_case(parse_case("law seed=1 heads=2 kv_heads=2")), "law heads=2 kv_heads=2 seed=1");
+}
+
+TEST(CaseTest, EveryKeyReadsBackWhatItPrints) {
+  const std::string line =
+      "law d_model=17 layers=3 heads=6 kv_heads=2 head_dim=10 ffn=36 vocab=101 norm_eps=1.25e-05 rope=half "
+      "rope_theta=5e+05 tied=true qkv_bias=true qk_norm=true dtype=bf16 arithmetic=tree weights=recorded "
+      "source=seed:tp2 target=hf-llama:tp2 via=vllm-llama:tp2 batch=2 length=33 seed=18446744073709551615 "
+      "fault=name:argument-1.5 input=\"two words\"";
+  const Case c = parse_case(line);
+  EXPECT_EQ(print_case(c), line);
+  for (const CaseKey& key : case_keys()) {
+    Case copy = c;
+    set_case_key(copy, key.key, get_case_key(c, key.key));
+    EXPECT_EQ(copy, c) << key.key;
+    EXPECT_NE(get_case_key(c, key.key), key.default_value) << key.key;
+  }
+}
+
+TEST(CaseTest, TextTravelsThroughJsonEscapes) {
+  Case c = law_case();
+  for (const std::string& text : {std::string("\"quoted\" \\ back"), std::string("tab\tnew\nline"),
+                                  std::string("nul\0inside", 10), std::string("caf\u00e9 \U0001F600"),
+                                  std::string("a=b c=d"), std::string("'single'"), std::string("plain")}) {
+    c.input = text;
+    const std::string line = print_case(c);
+    EXPECT_EQ(parse_case(line), c) << line;
+    EXPECT_TRUE(std::all_of(line.begin(), line.end(), [](char ch) { return ch >= ' ' && ch <= '~'; }))
+        << line;
+  }
+}
+
+TEST(CaseTest, FloatsPrintShortestAndExactly) {
+  Case c = law_case();
+  for (const double value : {0.1, 1e-6, 1.0 / 3.0, 5e-324, 1.0}) {
+    c.geometry.norm_eps = value;
+    EXPECT_EQ(parse_case(print_case(c)).geometry.norm_eps, value);
+  }
+  c.geometry.norm_eps = 0.1;
+  EXPECT_EQ(print_case(c), "law norm_eps=0.1");
+}
+
+TEST(CaseTest, AnUnknownKeyNamesTheNearestOne) {
+  EXPECT_THAT(refusal_of("law kv_head=2"),
+              AllOf(HasSubstr("'kv_head'"), HasSubstr("did you mean 'kv_heads'")));
+  EXPECT_THAT(refusal_of("law zzzzzzzzzz=2"), AllOf(HasSubstr("zzzzzzzzzz"), HasSubstr("known are d_model")));
+}
+
+TEST(CaseTest, RefusalsNameKeyValueAndWhatIsAllowed) {
+  EXPECT_THAT(refusal_of("law d_model=0"), AllOf(HasSubstr("d_model=0"), HasSubstr("1..1048576")));
+  EXPECT_THAT(refusal_of("law arithmetic=exact"),
+              AllOf(HasSubstr("arithmetic=exact"), HasSubstr("native|tree")));
+  EXPECT_THAT(refusal_of("law tied=yes"), AllOf(HasSubstr("tied=yes"), HasSubstr("false|true")));
+  EXPECT_THAT(refusal_of("law target=seed:tp0"), HasSubstr("target=seed:tp0"));
+  EXPECT_THAT(refusal_of("law target=seed:zz2"), HasSubstr("target=seed:zz2"));
+  EXPECT_THAT(refusal_of("law fault=No-Such"), AllOf(HasSubstr("fault=No-Such"), HasSubstr("lower-case")));
+  EXPECT_THAT(refusal_of("law seed=1 seed=1"), AllOf(HasSubstr("seed=1"), HasSubstr("twice")));
+}
+
+class RefusedLineTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RefusedLineTest, IsRefusedWithAMessage) { EXPECT_FALSE(refusal_of(GetParam()).empty()) << GetParam(); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Limits, RefusedLineTest,
+    ::testing::Values("", "   ", "Law", "d_model=8", "law word", "law =1", "law d_model",
+                      "law d_model=", "law d_model=1048577", "law d_model=-1", "law d_model=8.0",
+                      "law d_model=0x8", "law d_model=99999999999999999999", "law layers=257",
+                      "law heads=1025", "law head_dim=1025", "law ffn=1048577", "law vocab=1048577",
+                      "law heads=3 kv_heads=2", "law kv_heads=2", "law head_dim=7 rope=half",
+                      "law batch=65537", "law batch=256 length=257", "law length=0", "law norm_eps=0",
+                      "law norm_eps=1.01", "law norm_eps=nan", "law norm_eps=inf", "law rope_theta=0.5",
+                      "law rope_theta=1e10", "law rope=full", "law dtype=f64", "law dtype=F32", "law seed=-1",
+                      "law seed=18446744073709551616", "law seed=1e3", "law weights=fingerprint",
+                      "law input=\"open", "law input=\"a\"b", "law input=\"\\q\"", "law input=caf\xc3\xa9",
+                      "law input=\"\xff\"", "law input=a\"b", "law fault=a:", "law fault=a:B", "law fault=:x",
+                      "law d_model=1048576 ffn=1048576", "law target=seed:tp2,tp2",
+                      "law target=seed:tp1025"));
+
+TEST(CaseTest, LimitsThemselvesAreAccepted) {
+  for (const char* line :
+       {"law d_model=1048576", "law ffn=1048576", "law layers=256", "law heads=1024 kv_heads=1024",
+        "law head_dim=1024", "law vocab=1048576", "law norm_eps=1", "law rope_theta=1",
+        "law rope_theta=1000000000", "law batch=65536 length=1", "law batch=256 length=256",
+        "law target=seed:tp1024"}) {
+    EXPECT_EQ(refusal_of(line), "") << line;
+  }
+}
+
+TEST(CaseTest, ALineIsAtMost4096Bytes) {
+  const std::string head = "law input=";
+  EXPECT_EQ(refusal_of(head + std::string(4096 - head.size(), 'x')), "");
+  EXPECT_THAT(refusal_of(head + std::string(4097 - head.size(), 'x')), HasSubstr("4096"));
+  // 2000 two-byte characters fit as they stand, their escapes do not.
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += "\u00e9";
+  EXPECT_THAT(refusal_of(head + "\"" + text + "\""), HasSubstr("canonical"));
+}
+
+TEST(CaseTest, GarbageIsRefusedOrPrintsCanonically) {
+  Stream stream(1, "case_test garbage");
+  const std::string alphabet("law d_model=8\"\\:,tp seed\0\xff\n#'", 31);
+  int accepted = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string line(kExample.substr(0, static_cast<std::size_t>(stream.integer(0, 120))));
+    for (std::int64_t edits = stream.integer(0, 4); edits > 0; --edits) {
+      const auto at = static_cast<std::size_t>(stream.integer(0, static_cast<std::int64_t>(line.size())));
+      const char c = alphabet[static_cast<std::size_t>(
+          stream.integer(0, static_cast<std::int64_t>(alphabet.size()) - 1))];
+      line.insert(at, 1, c);
+    }
+    try {
+      const Case c = parse_case(line);
+      ++accepted;
+      ASSERT_EQ(parse_case(print_case(c)), c) << line;
+    } catch (const InvalidCase&) {
+    }
+  }
+  EXPECT_GT(accepted, 100);
+}
+
+TEST(NearestNameTest, PicksTheSmallestEditDistance) {
+  const std::vector<std::string> known = {"heads", "kv_heads", "head_dim"};
+  EXPECT_EQ(nearest_name("head", known), "heads");
+  EXPECT_EQ(nearest_name("kvheads", known), "kv_heads");
+  EXPECT_EQ(nearest_name("heads", known), "heads");
+}
+
+TEST(NearestNameTest, IsEmptyBeyondHalfTheWord) {
+  EXPECT_EQ(nearest_name("abcd", {"abxy"}), "abxy");
+  EXPECT_EQ(nearest_name("abcd", {"axyz"}), "");
+  EXPECT_EQ(nearest_name("", {"a"}), "");
+  EXPECT_EQ(nearest_name("anything", {}), "");
+}
+
+TEST(CaseFileTest, HeadersAndCaseReadBack) {
+  CaseFile file;
+  file.header = {{"verdict", "failed"}, {"why", "the fused tensor: cut as one block"}};
+  file.value = parse_case(kExample);
+  const CaseFile again = parse_case_file(print_case_file(file), "file.case");
+  EXPECT_EQ(again.header, file.header);
+  EXPECT_EQ(again.value, file.value);
+}
+
+TEST(CaseFileTest, ProseCommentsAndBlankLinesAreIgnored) {
+  const CaseFile file = parse_case_file(
+      "# Some prose: with a colon\r\n#\r\n\r\n# verdict:   failed  \r\n  law seed=3\r\n\r\n", "f");
+  ASSERT_EQ(file.header.size(), 1U);
+  EXPECT_EQ(file.header[0], (std::pair<std::string, std::string>{"verdict", "failed"}));
+  EXPECT_EQ(file.value.seed, 3U);
+}
+
+TEST(CaseFileTest, AHeaderValueStaysOnItsLine) {
+  CaseFile file;
+  file.header = {{"why", "first\nlaw seed=9"}};
+  file.value = parse_case("law");
+  EXPECT_EQ(parse_case_file(print_case_file(file), "f").header[0].second, "first law seed=9");
+}
+
+TEST(CaseFileTest, RefusalsNameFileAndLine) {
+  const auto refusal = [](std::string_view text) -> std::string {
+    try {
+      (void)parse_case_file(text, "dir/x.case");
+    } catch (const InvalidCase& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_THAT(refusal("# only: comments\n"), AllOf(HasSubstr("dir/x.case"), HasSubstr("no case line")));
+  EXPECT_THAT(refusal("# a: b\nlaw seed=x\n"), AllOf(HasSubstr("dir/x.case:2:"), HasSubstr("seed=x")));
+  EXPECT_THAT(refusal("law\nlaw\n"), AllOf(HasSubstr("dir/x.case:2:"), HasSubstr("second case line")));
+  EXPECT_THAT(refusal(std::string((1U << 20) + 1, '#')), HasSubstr("allowed is at most 1048576"));
+}
+
+}  // namespace
+}  // namespace shardcheck
