@@ -1,0 +1,59 @@
+#include "origin.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shardcheck/model/weights.h"
+
+namespace shardcheck {
+namespace {
+
+Shape shape_of(const Geometry& geometry, const std::string& logical) {
+  for (const auto& tensor : logical_tensors(geometry)) {
+    if (tensor.name == logical) return tensor.shape;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string coordinates(const Shape& shape, std::int64_t flat) {
+  std::vector<std::int64_t> index(shape.size());
+  for (std::size_t d = shape.size(); d > 0; --d) {
+    index[d - 1] = flat % shape[d - 1];
+    flat /= shape[d - 1];
+  }
+  return fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+std::string element_text(const Tensor& tensor, std::int64_t flat) {
+  if (is_forward_dtype(tensor.dtype())) {
+    const Tensor flattened = tensor.reshaped({tensor.elements()});
+    return fmt::format("{:.9g}", flattened.rows(flat, 1).to(DType::f32).f32().front());
+  }
+  const auto size = static_cast<std::size_t>(size_bits(tensor.dtype()) / 8);
+  std::string bytes;
+  for (const std::byte byte : tensor.bytes().subspan(static_cast<std::size_t>(flat) * size, size)) {
+    bytes += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  }
+  return "bytes " + bytes;
+}
+
+std::string origin_text(const Geometry& geometry, const Tensor& tensor, std::int64_t flat) {
+  if (tensor.dtype() != DType::f32) return element_text(tensor, flat);
+  const std::uint32_t bits = tensor.as<std::uint32_t>()[static_cast<std::size_t>(flat)];
+  const auto origin = decode_fingerprint(geometry, bits);
+  if (!origin) return fmt::format("no element of the checkpoint (bits 0x{:08x})", bits);
+  return origin->tensor + coordinates(shape_of(geometry, origin->tensor), origin->index);
+}
+
+std::int64_t first_differing_element(const Tensor& expected, const Tensor& actual) {
+  const auto a = expected.bytes();
+  const auto b = actual.bytes();
+  const auto at = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
+  if (at == a.end()) return -1;
+  return (at - a.begin()) * 8 / size_bits(expected.dtype());
+}
+
+}  // namespace shardcheck

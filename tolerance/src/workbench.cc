@@ -1,0 +1,330 @@
+#include "shardcheck/tolerance/workbench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <map>
+
+#include "origin.h"
+#include "shardcheck/model/sharded_model.h"
+#include "shardcheck/tolerance/floor.h"
+
+namespace shardcheck {
+namespace {
+
+constexpr std::uint64_t kFirstTokenSeed = 10000;
+constexpr std::array<std::pair<Oracle, std::string_view>, 4> kOracles = {{{Oracle::layout, "layout"},
+                                                                          {Oracle::exact, "exact"},
+                                                                          {Oracle::tree, "tree"},
+                                                                          {Oracle::native, "native"}}};
+
+const RecordedFloor& in_process_floor() {
+  static const RecordedFloor floor = load_recorded_floor("in_process");
+  return floor;
+}
+
+/// What a recorded floor speaks about; anything else is measured for the case.
+bool has_recorded_floor(const Case& c, const Tokens& tokens) {
+  return (c.geometry == toy() || c.geometry == toy_kv4()) && c.weights == WeightStyle::recorded &&
+         c.dtype == DType::f32 && tokens.batch == 2 && tokens.length == 16 && c.source.table == "seed" &&
+         c.target.table == "seed";
+}
+
+Threshold recorded_threshold(const Geometry& geometry) {
+  const RecordedFloor& floor = in_process_floor();
+  const bool recorded =
+      std::ranges::any_of(floor.configs, [&](const auto& config) { return config.second == geometry; });
+  if (!recorded) {
+    throw InvalidInput("tolerance/in_process.json: no recorded configuration has the geometry " +
+                       to_string(geometry));
+  }
+  return {floor.threshold, floor.max_deviation, "tolerance/in_process.json"};
+}
+
+/// Rank whose logits are not rank 0's bit for bit, or -1.
+int disagreeing_rank(const std::vector<Tensor>& logits) {
+  for (std::size_t rank = 1; rank < logits.size(); ++rank) {
+    if (!logits[rank].same_bytes(logits.front())) return static_cast<int>(rank);
+  }
+  return -1;
+}
+
+std::string described(const Tensor& tensor) {
+  return fmt::format("{} {}", short_name(tensor.dtype()), to_string(tensor.shape()));
+}
+
+/// Copies share their bytes, and a tensor that shares them cannot differ.
+bool same(const Tensor& expected, const Tensor& actual) {
+  const bool shared = expected.bytes().data() == actual.bytes().data() &&
+                      expected.shape() == actual.shape() && expected.dtype() == actual.dtype();
+  return shared || expected.same_bytes(actual);
+}
+
+}  // namespace
+
+std::string_view to_string(Oracle oracle) noexcept {
+  for (const auto& [known, name] : kOracles) {
+    if (known == oracle) return name;
+  }
+  return "unknown";
+}
+
+std::optional<Oracle> oracle_from(std::string_view text) noexcept {
+  for (const auto& [oracle, name] : kOracles) {
+    if (name == text) return oracle;
+  }
+  return std::nullopt;
+}
+
+struct Workbench::State {
+  State(Case c, TensorMap w, Tokens t)
+      : value(std::move(c)),
+        weights(std::move(w)),
+        tokens(std::move(t)),
+        source(make_layout(value.source, value.geometry)),
+        target(make_layout(value.target, value.geometry)),
+        contract(contract_for(value.geometry)) {}
+
+  Difference difference(const Comparison& comparison) const {
+    Difference d;
+    d.source_degree = source.degree;
+    d.target_degree = target.degree;
+    d.max_abs = comparison.max_abs;
+    d.worst_index = comparison.worst_index;
+    d.expected = fmt::format("{:.9g}", comparison.expected);
+    d.actual = fmt::format("{:.9g}", comparison.actual);
+    return d;
+  }
+
+  const ShardedTensors& expected_fingerprints(const TensorMap& full) {
+    if (!right_fingerprints) right_fingerprints = split(full, target);
+    return *right_fingerprints;
+  }
+
+  const ShardedTensors& expected_weights() {
+    if (!right_weights) right_weights = split(weights, target);
+    return *right_weights;
+  }
+
+  Outcome judge_bytes(const ShardedTensors& expected, const ShardedTensors& shards, bool fingerprinted) const;
+  Outcome judge_logits(const Tensor& reference, const std::vector<Tensor>& logits,
+                       const Threshold* limit) const;
+
+  Case value;
+  TensorMap weights;
+  Tokens tokens;
+  Layout source, target;
+  Contract contract;
+  std::optional<TensorMap> fingerprints;
+  std::optional<ShardedTensors> right_fingerprints, right_weights;
+  std::map<Arithmetic, Tensor> references;
+  std::optional<Threshold> threshold;
+};
+
+Workbench::Workbench(Case c) {
+  validate(c.geometry);
+  // Layouts are refused before a weight is drawn.
+  make_layout(c.source, c.geometry);
+  make_layout(c.target, c.geometry);
+  TensorMap weights = make_weights(c.geometry, c.weights, c.seed, c.dtype);
+  Tokens tokens = make_tokens(c.geometry, c.batch, c.length, kFirstTokenSeed + c.seed);
+  state_ = std::make_unique<State>(std::move(c), std::move(weights), std::move(tokens));
+}
+
+Workbench::Workbench(Case c, TensorMap weights, Tokens tokens) {
+  validate(c.geometry);
+  require_weights_of(c.geometry, weights);
+  state_ = std::make_unique<State>(std::move(c), std::move(weights), std::move(tokens));
+}
+
+Workbench::~Workbench() = default;
+
+const Case& Workbench::value() const { return state_->value; }
+const TensorMap& Workbench::weights() const { return state_->weights; }
+const Tokens& Workbench::tokens() const { return state_->tokens; }
+const Layout& Workbench::source() const { return state_->source; }
+const Layout& Workbench::target() const { return state_->target; }
+const Contract& Workbench::contract() const { return state_->contract; }
+
+const TensorMap& Workbench::fingerprints() {
+  State& s = *state_;
+  // Always f32: 16 bits are too few to number the elements of a model.
+  if (!s.fingerprints) {
+    s.fingerprints = make_weights(s.value.geometry, WeightStyle::fingerprint, s.value.seed, DType::f32);
+  }
+  return *s.fingerprints;
+}
+
+const Tensor& Workbench::reference(Arithmetic arithmetic) {
+  State& s = *state_;
+  auto found = s.references.find(arithmetic);
+  if (found == s.references.end()) {
+    const ReferenceModel model(s.value.geometry, s.weights, arithmetic, s.contract);
+    found = s.references.emplace(arithmetic, model.forward(s.tokens)).first;
+  }
+  return found->second;
+}
+
+const Threshold& Workbench::threshold() {
+  State& s = *state_;
+  if (!s.threshold) {
+    s.threshold = has_recorded_floor(s.value, s.tokens)
+                      ? recorded_threshold(s.value.geometry)
+                      : threshold_for(s.value, s.weights, s.tokens, reference(Arithmetic::native));
+  }
+  return *s.threshold;
+}
+
+ShardedTensors Workbench::moved(Subject& subject, const TensorMap& full) {
+  return subject.reshard(subject.split(full, state_->source), state_->source, state_->target);
+}
+
+std::vector<Tensor> Workbench::execute(Subject& subject, const ShardedTensors& shards,
+                                       Arithmetic arithmetic) {
+  const State& s = *state_;
+  const auto collective = subject.collective(s.target.degree);
+  const ShardedModel model(s.value.geometry, shards, consumer_named(s.target.consumer), *collective,
+                           arithmetic, s.contract, subject.steps());
+  return model.forward(s.tokens);
+}
+
+Outcome Workbench::State::judge_bytes(const ShardedTensors& expected, const ShardedTensors& shards,
+                                      bool fingerprinted) const {
+  auto d = first_difference(target, expected, shards);
+  if (!d) return Outcome::pass();
+  d->source_degree = source.degree;
+  if (d->worst_index < 0) {
+    return Outcome::fail(fmt::format("{}: rank {} of {} holds {}, expected {}", d->parameter, d->rank,
+                                     target.degree, d->actual, d->expected),
+                         d);
+  }
+  const auto rank = static_cast<std::size_t>(d->rank);
+  const Tensor& right = expected.at(d->parameter).at(rank);
+  if (fingerprinted) {
+    d->expected = origin_text(value.geometry, right, d->worst_index);
+    d->actual = origin_text(value.geometry, shards.at(d->parameter).at(rank), d->worst_index);
+  }
+  return Outcome::fail(
+      fmt::format("{}: rank {} of {} holds {} at local {}, expected {}", d->parameter, d->rank, target.degree,
+                  d->actual, coordinates(right.shape(), d->worst_index), d->expected),
+      d);
+}
+
+/// Bit for bit without a limit, else deviation < limit. Every rank is held against the reference, so that a
+/// rank which disagrees counts with its deviation.
+Outcome Workbench::State::judge_logits(const Tensor& reference, const std::vector<Tensor>& logits,
+                                       const Threshold* limit) const {
+  Comparison worst = compare_logits(reference, logits.front());
+  const int dissenter = disagreeing_rank(logits);
+  if (dissenter >= 0) {
+    const Comparison other = compare_logits(reference, logits[static_cast<std::size_t>(dissenter)]);
+    if (other.max_abs > worst.max_abs) worst = other;
+  }
+  Difference d = difference(worst);
+  d.rank = dissenter;
+  d.threshold = limit == nullptr ? 0.0 : limit->value;
+  Outcome outcome = Outcome::pass();
+  if (!worst.vacuous.empty()) {
+    outcome = Outcome::of(Verdict::vacuous, worst.vacuous);
+  } else if (dissenter >= 0) {
+    outcome = Outcome::fail(fmt::format("rank {} disagrees with rank 0 on the logits", dissenter), d);
+  } else if (limit == nullptr && worst.differing_bits > 0) {
+    outcome =
+        Outcome::fail(fmt::format("{} of {} logits differ in their bits, the worst by {:.4g} at token {}",
+                                  worst.differing_bits, reference.elements(), worst.max_abs, worst.worst_row),
+                      d);
+  } else if (limit != nullptr && !(worst.max_abs < limit->value)) {
+    outcome = Outcome::fail(fmt::format("logits deviate by {:.4g} at token {}, the threshold is {:.4g} ({})",
+                                        worst.max_abs, worst.worst_row, limit->value, limit->source),
+                            d);
+  }
+  outcome.deviation = worst.max_abs;
+  outcome.threshold = d.threshold;
+  return outcome;
+}
+
+namespace {
+
+Outcome no_exact_arithmetic() {
+  return Outcome::of(Verdict::skipped, "this build has no exact arithmetic: judge with tree or native");
+}
+
+/// A subject's shards that the library refuses are a failure of the subject, with the library's sentence.
+template <typename Judge>
+Outcome refusals_fail(Judge judge) {
+  try {
+    return judge();
+  } catch (const InvalidShards& refusal) {
+    return Outcome::fail(refusal.what());
+  }
+}
+
+}  // namespace
+
+Outcome Workbench::judge(Oracle oracle, Subject& subject) {
+  if (oracle == Oracle::exact) return no_exact_arithmetic();
+  return refusals_fail([&] {
+    if (oracle != Oracle::layout) return judge_shards(oracle, subject, moved(subject, state_->weights));
+    const TensorMap& full = fingerprints();
+    Outcome outcome = state_->judge_bytes(state_->expected_fingerprints(full), moved(subject, full), true);
+    // Fingerprints are f32; a 16-bit model is also held against its own bytes.
+    if (outcome.verdict != Verdict::passed || state_->value.dtype == DType::f32) return outcome;
+    return judge_shards(oracle, subject, moved(subject, state_->weights));
+  });
+}
+
+Outcome Workbench::judge_shards(Oracle oracle, Subject& subject, const ShardedTensors& shards) {
+  if (oracle == Oracle::exact) return no_exact_arithmetic();
+  return refusals_fail([&] {
+    if (oracle == Oracle::layout) return state_->judge_bytes(state_->expected_weights(), shards, false);
+    const Arithmetic arithmetic = oracle == Oracle::tree ? Arithmetic::tree : Arithmetic::native;
+    const std::vector<Tensor> logits = execute(subject, shards, arithmetic);
+    const Threshold* limit = oracle == Oracle::native ? &threshold() : nullptr;
+    return state_->judge_logits(reference(arithmetic), logits, limit);
+  });
+}
+
+std::optional<Difference> Workbench::first_difference(const Layout& layout, const ShardedTensors& expected,
+                                                      const ShardedTensors& actual) {
+  const auto differ = [&](const std::string& name, std::size_t rank, std::string right, std::string wrong) {
+    Difference d;
+    d.parameter = name;
+    d.target_degree = layout.degree;
+    d.rank = static_cast<int>(rank);
+    d.expected = std::move(right);
+    d.actual = std::move(wrong);
+    return d;
+  };
+  for (const LayoutEntry& entry : layout.entries) {
+    const auto& right = expected.at(entry.name);
+    const auto found = actual.find(entry.name);
+    for (std::size_t rank = 0; rank < right.size(); ++rank) {
+      if (found == actual.end() || rank >= found->second.size()) {
+        return differ(entry.name, rank, described(right[rank]), "nothing");
+      }
+      const Tensor& held = found->second[rank];
+      if (same(right[rank], held)) continue;
+      if (held.shape() != right[rank].shape() || held.dtype() != right[rank].dtype()) {
+        return differ(entry.name, rank, described(right[rank]), described(held));
+      }
+      const std::int64_t at = first_differing_element(right[rank], held);
+      Difference d = differ(entry.name, rank, element_text(right[rank], at), element_text(held, at));
+      d.worst_index = at;
+      return d;
+    }
+    if (found->second.size() > right.size()) {
+      return differ(entry.name, right.size(), "nothing", described(found->second[right.size()]));
+    }
+  }
+  for (const auto& [name, shards] : actual) {
+    if (layout.find(name) == nullptr && !shards.empty()) {
+      return differ(name, 0, "nothing", described(shards.front()));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace shardcheck

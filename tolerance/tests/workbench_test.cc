@@ -1,0 +1,239 @@
+#include "shardcheck/tolerance/workbench.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "small_cases.h"
+
+namespace shardcheck {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr Oracle kJudging[] = {Oracle::layout, Oracle::tree, Oracle::native};
+
+/// Ours, with one change to what it delivers.
+class Changed final : public Subject {
+ public:
+  using Change = std::function<void(ShardedTensors&)>;
+  explicit Changed(Change change) : change_(std::move(change)) {}
+  ShardedTensors reshard(const ShardedTensors& shards, const Layout& source, const Layout& target) override {
+    ShardedTensors delivered = Subject::reshard(shards, source, target);
+    change_(delivered);
+    return delivered;
+  }
+
+ private:
+  Change change_;
+};
+
+/// Keeps the partial sums of every row-parallel layer.
+class NoReduction final : public Subject {
+ public:
+  const ForwardSteps& steps() const override { return steps_; }
+
+ private:
+  struct Steps final : ForwardSteps {
+    int reductions(const StepSite&, std::string_view) const override { return 0; }
+  } steps_;
+};
+
+TEST(OracleNames, AreReadBack) {
+  for (const Oracle oracle : {Oracle::layout, Oracle::exact, Oracle::tree, Oracle::native}) {
+    EXPECT_EQ(oracle_from(to_string(oracle)), oracle);
+  }
+  EXPECT_EQ(oracle_from("bytes"), std::nullopt);
+}
+
+TEST(WorkbenchJudge, PassesTheLibraryUnderEveryOracle) {
+  for (const char* source : {"seed", "seed:tp2", "hf-llama:tp4", "vllm-llama:tp2"}) {
+    for (const char* target : {"seed", "seed:tp4", "hf-llama:tp2", "vllm-llama:tp4"}) {
+      Workbench bench(small_case(source, target));
+      Subject subject;
+      for (const Oracle oracle : kJudging) {
+        const Outcome outcome = bench.judge(oracle, subject);
+        EXPECT_EQ(outcome.verdict, Verdict::passed)
+            << source << " -> " << target << " " << to_string(oracle) << ": " << outcome.message;
+      }
+    }
+  }
+}
+
+TEST(WorkbenchJudge, OneRankDeviatesByNothing) {
+  Workbench bench(small_case("seed:tp2", "seed"));
+  Subject subject;
+  EXPECT_EQ(bench.judge(Oracle::native, subject).deviation, 0.0);
+}
+
+TEST(WorkbenchJudge, ExactIsSkippedAndSaysWhy) {
+  Workbench bench(small_case("seed", "seed"));
+  Subject subject;
+  const Outcome outcome = bench.judge(Oracle::exact, subject);
+  EXPECT_EQ(outcome.verdict, Verdict::skipped);
+  EXPECT_THAT(outcome.message, HasSubstr("no exact arithmetic"));
+}
+
+TEST(LayoutOracle, NamesParameterRankAndOrigins) {
+  Workbench bench(small_case("seed", "seed:tp2"));
+  Changed subject([](ShardedTensors& shards) {
+    Tensor& shard = shards.at("layers.1.o_proj").at(1);
+    auto values = shard.mutable_as<std::uint32_t>();
+    std::swap(values[5], values[18]);
+  });
+  const Outcome outcome = bench.judge(Oracle::layout, subject);
+  ASSERT_EQ(outcome.verdict, Verdict::failed);
+  ASSERT_TRUE(outcome.difference);
+  EXPECT_EQ(outcome.difference->parameter, "layers.1.o_proj");
+  EXPECT_EQ(outcome.difference->rank, 1);
+  EXPECT_EQ(outcome.difference->worst_index, 5);
+  EXPECT_EQ(outcome.difference->source_degree, 1);
+  EXPECT_EQ(outcome.difference->target_degree, 2);
+  // Rank 1 holds columns 16..31 of [24, 32]: local 5 is (0, 21), local 18 is (1, 18).
+  EXPECT_EQ(outcome.difference->expected, "layers.1.o_proj[0, 21]");
+  EXPECT_EQ(outcome.difference->actual, "layers.1.o_proj[1, 18]");
+  EXPECT_THAT(outcome.message, HasSubstr("rank 1 of 2"));
+}
+
+TEST(LayoutOracle, NamesMemoryThatNobodyWrote) {
+  Workbench bench(small_case("seed", "seed:tp2"));
+  Changed subject([](ShardedTensors& shards) { shards.at("final_norm").at(0).mutable_f32()[3] = 0.0F; });
+  const Outcome outcome = bench.judge(Oracle::layout, subject);
+  EXPECT_THAT(outcome.message, HasSubstr("no element of the checkpoint"));
+}
+
+TEST(LayoutOracle, HoldsA16BitModelAgainstItsOwnBytesToo) {
+  Case c = small_case("seed", "seed:tp2");
+  c.dtype = DType::bf16;
+  Workbench bench(c);
+  Subject right;
+  EXPECT_EQ(bench.judge(Oracle::layout, right).verdict, Verdict::passed);
+  Changed subject([](ShardedTensors& shards) {
+    Tensor& shard = shards.at("embed").at(0);
+    if (shard.dtype() == DType::bf16) shard.mutable_as<std::uint16_t>()[7] ^= 1;
+  });
+  const Outcome outcome = bench.judge(Oracle::layout, subject);
+  ASSERT_EQ(outcome.verdict, Verdict::failed);
+  EXPECT_EQ(outcome.difference->parameter, "embed");
+}
+
+TEST(LogitOracles, ReportTheDeviationAndTheThreshold) {
+  Workbench bench(small_case("seed", "seed:tp2"));
+  Changed subject([](ShardedTensors& shards) {
+    std::swap(shards.at("layers.0.down")[0], shards.at("layers.0.down")[1]);
+  });
+  const Outcome native = bench.judge(Oracle::native, subject);
+  EXPECT_EQ(native.verdict, Verdict::failed);
+  EXPECT_GT(native.deviation, 1000 * native.threshold);
+  EXPECT_EQ(native.threshold, bench.threshold().value);
+  const Outcome tree = bench.judge(Oracle::tree, subject);
+  EXPECT_EQ(tree.verdict, Verdict::failed);
+  EXPECT_EQ(tree.threshold, 0.0);
+  EXPECT_THAT(tree.message, HasSubstr("differ in their bits"));
+}
+
+TEST(LogitOracles, NaNIsInfinitelyFar) {
+  Workbench bench(small_case("seed", "seed:tp2"));
+  Changed subject([](ShardedTensors& shards) {
+    shards.at("final_norm")[1].mutable_f32()[0] = std::numeric_limits<float>::quiet_NaN();
+  });
+  for (const Oracle oracle : {Oracle::tree, Oracle::native}) {
+    const Outcome outcome = bench.judge(oracle, subject);
+    EXPECT_EQ(outcome.verdict, Verdict::failed);
+    EXPECT_TRUE(std::isinf(outcome.deviation));
+  }
+}
+
+TEST(LogitOracles, NameARankThatDisagrees) {
+  // A tied head that every rank holds whole: its logits are the rank's own.
+  Case c = small_case("seed", "hf-llama:tp2");
+  c.geometry.tied = true;
+  Workbench bench(c);
+  NoReduction subject;
+  for (const Oracle oracle : {Oracle::tree, Oracle::native}) {
+    const Outcome outcome = bench.judge(oracle, subject);
+    EXPECT_EQ(outcome.verdict, Verdict::failed);
+    EXPECT_THAT(outcome.message, HasSubstr("rank 1 disagrees with rank 0"));
+    EXPECT_EQ(outcome.difference->rank, 1);
+  }
+}
+
+TEST(LogitOracles, AConstantOutputIsVacuous) {
+  Case c = small_case("seed", "seed");
+  c.geometry.vocab = 1;
+  c.length = 1;
+  Workbench bench(c);
+  Subject subject;
+  EXPECT_EQ(bench.judge(Oracle::tree, subject).verdict, Verdict::vacuous);
+  EXPECT_EQ(bench.judge(Oracle::native, subject).verdict, Verdict::vacuous);
+}
+
+TEST(WorkbenchJudge, ShardsTheLibraryRefusesAreAFailure) {
+  Workbench bench(small_case("seed", "seed:tp2"));
+  Changed subject([](ShardedTensors& shards) { shards.erase("layers.0.down"); });
+  const Outcome outcome = bench.judge(Oracle::native, subject);
+  EXPECT_EQ(outcome.verdict, Verdict::failed);
+  EXPECT_THAT(outcome.message, HasSubstr("layers.0.down"));
+}
+
+TEST(WorkbenchJudgeShards, HoldsShardsMadeElsewhereAgainstTheWeights) {
+  Workbench bench(small_case("seed", "seed:tp2"));
+  Subject subject;
+  ShardedTensors shards = split(bench.weights(), bench.target());
+  for (const Oracle oracle : kJudging) {
+    EXPECT_EQ(bench.judge_shards(oracle, subject, shards).verdict, Verdict::passed);
+  }
+  std::swap(shards.at("layers.1.qkv")[0], shards.at("layers.1.qkv")[1]);
+  for (const Oracle oracle : kJudging) {
+    EXPECT_EQ(bench.judge_shards(oracle, subject, shards).verdict, Verdict::failed) << to_string(oracle);
+  }
+  EXPECT_EQ(bench.judge_shards(Oracle::layout, subject, shards).difference->parameter, "layers.1.qkv");
+}
+
+TEST(FirstDifference, TellsMissingExtraAndMisshapenTensorsApart) {
+  const Workbench bench(small_case("seed", "seed:tp2"));
+  const ShardedTensors right = split(bench.weights(), bench.target());
+  const auto difference_after = [&](auto change) {
+    ShardedTensors shards = right;
+    change(shards);
+    return Workbench::first_difference(bench.target(), right, shards);
+  };
+  EXPECT_FALSE(difference_after([](auto&) {}));
+  const auto missing = difference_after([](auto& s) { s.at("embed").pop_back(); });
+  EXPECT_EQ(missing->rank, 1);
+  EXPECT_EQ(missing->actual, "nothing");
+  const auto extra = difference_after([](auto& s) { s["layers.9.down"] = s.at("embed"); });
+  EXPECT_EQ(extra->parameter, "layers.9.down");
+  EXPECT_EQ(extra->expected, "nothing");
+  const auto surplus = difference_after([](auto& s) { s.at("embed").push_back(s.at("embed").front()); });
+  EXPECT_EQ(surplus->rank, 2);
+  const auto misshapen = difference_after([](auto& s) { s.at("embed")[0] = s.at("embed")[0].rows(0, 1); });
+  EXPECT_EQ(misshapen->expected, "f32 [26, 24]");
+  EXPECT_EQ(misshapen->actual, "f32 [1, 24]");
+}
+
+TEST(Workbench, RefusesWhatCannotBeMadeConcrete) {
+  EXPECT_THROW(Workbench(small_case("seed", "seed:tp8")), UnsupportedLayout);
+  EXPECT_THROW(Workbench(small_case("seed:tp3", "seed")), UnsupportedLayout);
+  Case c = small_case("seed", "seed");
+  c.geometry.n_kv_heads = 3;
+  EXPECT_THROW(Workbench{c}, InvalidInput);
+  c = small_case("seed", "seed");
+  TensorMap weights = make_weights(c.geometry, WeightStyle::powered, 0, DType::f32);
+  weights.erase("embed");
+  EXPECT_THROW(Workbench(c, weights, make_tokens(c.geometry, 1, 4, 0)), InvalidInput);
+}
+
+TEST(Workbench, DrawsWeightsAndTokensFromTheSeed) {
+  const Case c = small_case("seed", "seed");
+  const Workbench bench(c);
+  const TensorMap weights = make_weights(c.geometry, WeightStyle::powered, 5, DType::f32);
+  EXPECT_TRUE(bench.weights().at("layers.0.q").same_bytes(weights.at("layers.0.q")));
+  EXPECT_EQ(bench.tokens().ids, make_tokens(c.geometry, 1, 32, 10005).ids);
+}
+
+}  // namespace
+}  // namespace shardcheck
