@@ -1,0 +1,36 @@
+// The smallest change there is.
+#include "plan_fault.h"
+
+namespace shardcheck::faults {
+namespace {
+
+void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {
+  for (const LayoutEntry& entry : target.entries) {
+    if (!stacks(entry, {"down"}) || entry.parts.front().layer != target.geometry.n_layers - 1) continue;
+    Tensor& last = shards.at(entry.name).back();
+    const auto element = static_cast<std::size_t>(size_bits(last.dtype()) / 8);
+    last.mutable_bytes().last(element).front() ^= std::byte{1};  // little-endian: the lowest bit
+  }
+}
+
+}  // namespace
+
+const Fault& flip_one_bit() {
+  static const Fault fault{
+      .name = "flip_one_bit",
+      .family = 'S',
+      .level = FaultLevel::value,
+      .claim = "The lowest bit of the last element of the last down projection is flipped on the last rank.",
+      .reports = {"A110"},
+      .oracles = {Oracle::layout},  // it may round away before it reaches a logit
+      .arguments = {},
+      .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+      .equivalent = nullptr,
+      .inject =
+          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
+            return damage_delivery(std::move(inner), c, argument, damage);
+          }};
+  return fault;
+}
+
+}  // namespace shardcheck::faults

@@ -1,0 +1,41 @@
+// One vocabulary row that is wrong by less than a coarse threshold sees.
+#include "plan_fault.h"
+
+namespace shardcheck::faults {
+namespace {
+
+void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {
+  for (const LayoutEntry& entry : target.entries) {
+    if (!is_head(entry, target)) continue;
+    auto& held = shards.at(entry.name);
+    auto last = held.rbegin();
+    while (last->elements() == 0) ++last;
+    const auto width = static_cast<std::size_t>(last->dim(1));
+    for (float& weight : last->mutable_f32().last(width)) weight *= 1.0005F;
+  }
+}
+
+}  // namespace
+
+const Fault& scale_last_head_row() {
+  static const Fault fault{
+      .name = "scale_last_head_row",
+      .family = 'V',
+      .level = FaultLevel::value,
+      .claim = "The last row of the output head is too large by five parts in ten thousand.",
+      .reports = {"A105"},
+      .oracles = {Oracle::tree},  // the seed's threshold does not see it
+      .arguments = {},
+      .not_applicable = [](const Case& c, std::string_view) -> std::optional<std::string> {
+        if (c.dtype != DType::f32) return "the factor rounds away in 16 bits";
+        return needs_layout(c);
+      },
+      .equivalent = nullptr,
+      .inject =
+          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
+            return damage_delivery(std::move(inner), c, argument, damage);
+          }};
+  return fault;
+}
+
+}  // namespace shardcheck::faults

@@ -1,0 +1,59 @@
+// Vocabulary shards of the head that begin one row too early.
+#include <algorithm>
+#include <numeric>
+
+#include "plan_fault.h"
+
+namespace shardcheck::faults {
+namespace {
+
+bool hits(const LayoutEntry& entry, const Layout& layout) {
+  return is_head(entry, layout) && is_cut(entry) && element_count(entry.placed.local_shape(1)) > 0;
+}
+
+void shift(const LayoutEntry& entry, std::vector<Tensor>& shards) {
+  const Tensor full = gather_tensor(entry.placed, shards);
+  for (std::size_t rank = 1; rank < shards.size(); ++rank) {
+    const Selection owned = entry.placed.selection(static_cast<int>(rank));
+    if (owned.runs.empty()) continue;
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(owned.length()));
+    std::iota(rows.begin(), rows.end(), owned.runs.front().global - 1);
+    shards[rank] = with_rows(full, rows);
+  }
+}
+
+void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {
+  for (const LayoutEntry& entry : target.entries) {
+    if (hits(entry, target)) shift(entry, shards.at(entry.name));
+  }
+}
+
+}  // namespace
+
+// Never equivalent: rank 1 owns rows, and every one of its logits is that of the token before.
+const Fault& shift_head_rows() {
+  static const Fault fault{
+      .name = "shift_head_rows",
+      .family = 'V',
+      .level = FaultLevel::plan,
+      .claim = "Every rank but the first holds the rows of the output head from one row too early.",
+      .reports = {"A57", "A59"},
+      .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
+      .arguments = {},
+      .not_applicable = [](const Case& c, std::string_view) -> std::optional<std::string> {
+        const auto layout = target_layout(c);
+        if (!layout) return std::string(kUnrepresentable);
+        const bool any =
+            std::ranges::any_of(layout->entries, [&](const auto& entry) { return hits(entry, *layout); });
+        if (any) return std::nullopt;
+        return "the output head is not cut over several ranks";
+      },
+      .equivalent = nullptr,
+      .inject =
+          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
+            return damage_delivery(std::move(inner), c, argument, damage);
+          }};
+  return fault;
+}
+
+}  // namespace shardcheck::faults

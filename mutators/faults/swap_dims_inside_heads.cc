@@ -1,0 +1,50 @@
+// Two dimensions of a head exchanged in q and in k alike.
+#include "plan_fault.h"
+
+namespace shardcheck::faults {
+namespace {
+
+void swap_first_dims(Tensor& tensor, std::int64_t heads, std::int64_t head_dim) {
+  for (std::int64_t head = 0; head < heads; ++head)
+    swap_rows(tensor, head * head_dim, head * head_dim + 1, 1);
+}
+
+void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {
+  const Geometry& g = target.geometry;
+  const std::int64_t heads = g.n_heads / target.degree;
+  const std::int64_t kv_heads = g.n_kv_heads / target.degree;
+  for (const LayoutEntry& entry : target.entries) {
+    if (entry.parts.front().layer != 0) continue;
+    Tensor& last = shards.at(entry.name).back();
+    if (stacks(entry, {"q", "k", "v"})) swap_first_dims(last, heads + kv_heads, g.head_dim);
+    if (stacks(entry, {"q"})) swap_first_dims(last, heads, g.head_dim);
+    if (stacks(entry, {"k"})) swap_first_dims(last, kv_heads, g.head_dim);
+  }
+}
+
+}  // namespace
+
+const Fault& swap_dims_inside_heads() {
+  static const Fault fault{
+      .name = "swap_dims_inside_heads",
+      .family = 'F',
+      .level = FaultLevel::plan,
+      .claim =
+          "Two dimensions inside every head are exchanged in q and k of the last rank, which a model without "
+          "RoPE cannot see.",
+      .reports = {"A21", "A22", "A23"},
+      .oracles = {Oracle::layout},  // without RoPE the scores are the same sums in another order
+      .arguments = {},
+      .not_applicable = [](const Case& c, std::string_view) -> std::optional<std::string> {
+        if (c.geometry.head_dim < 2) return "a head of one dimension has nothing to exchange";
+        return needs_layout(c);
+      },
+      .equivalent = nullptr,
+      .inject =
+          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
+            return damage_delivery(std::move(inner), c, argument, damage);
+          }};
+  return fault;
+}
+
+}  // namespace shardcheck::faults

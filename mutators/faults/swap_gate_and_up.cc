@@ -1,0 +1,42 @@
+// Gate delivered as up and up as gate.
+#include <utility>
+
+#include "plan_fault.h"
+
+namespace shardcheck::faults {
+namespace {
+
+void swap_halves(std::vector<Tensor>& shards) {
+  for (Tensor& shard : shards) swap_rows(shard, 0, shard.dim(0) / 2, shard.dim(0) / 2);
+}
+
+void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {
+  for (const LayoutEntry& entry : target.entries) {
+    if (stacks(entry, {"gate", "up"})) swap_halves(shards.at(entry.name));
+    if (!stacks(entry, {"gate"})) continue;
+    const LayoutEntry* up = unfused(target, layer_name(entry.parts.front().layer, "up"));
+    if (up != nullptr) std::swap(shards.at(entry.name), shards.at(up->name));
+  }
+}
+
+}  // namespace
+
+// Never equivalent: silu(g) u and silu(u) g differ unless g = u.
+const Fault& swap_gate_and_up() {
+  static const Fault fault{.name = "swap_gate_and_up",
+                           .family = 'F',
+                           .level = FaultLevel::plan,
+                           .claim = "Gate is delivered where up is read and up where gate is read.",
+                           .reports = {"A10", "A19"},
+                           .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
+                           .arguments = {},
+                           .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+                           .equivalent = nullptr,
+                           .inject =
+                               [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
+                                 return damage_delivery(std::move(inner), c, argument, damage);
+                               }};
+  return fault;
+}
+
+}  // namespace shardcheck::faults

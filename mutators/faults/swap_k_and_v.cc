@@ -1,0 +1,43 @@
+// Keys delivered as values and values as keys.
+#include <utility>
+
+#include "plan_fault.h"
+
+namespace shardcheck::faults {
+namespace {
+
+void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {
+  const std::int64_t q_rows = target.geometry.attention_width() / target.degree;
+  const std::int64_t kv_rows = target.geometry.kv_width() / target.degree;
+  for (const LayoutEntry& entry : target.entries) {
+    if (stacks(entry, {"q", "k", "v"})) {
+      for (Tensor& shard : shards.at(entry.name)) swap_rows(shard, q_rows, q_rows + kv_rows, kv_rows);
+    }
+    if (!stacks(entry, {"k"})) continue;
+    const LayoutEntry* v = unfused(target, layer_name(entry.parts.front().layer, "v"));
+    if (v != nullptr) std::swap(shards.at(entry.name), shards.at(v->name));
+  }
+}
+
+}  // namespace
+
+// Never equivalent: the attention output is a mean of values, and keys are none.
+const Fault& swap_k_and_v() {
+  static const Fault fault{
+      .name = "swap_k_and_v",
+      .family = 'F',
+      .level = FaultLevel::plan,
+      .claim = "Keys are delivered where values are read and values where keys are read.",
+      .reports = {"A6", "A16"},
+      .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
+      .arguments = {},
+      .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+      .equivalent = nullptr,
+      .inject =
+          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
+            return damage_delivery(std::move(inner), c, argument, damage);
+          }};
+  return fault;
+}
+
+}  // namespace shardcheck::faults

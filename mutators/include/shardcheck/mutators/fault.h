@@ -1,0 +1,59 @@
+// Faults: shape-preserving bugs, one file each under mutators/faults/. The file name is the fault's name.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardcheck/case/case.h"
+#include "shardcheck/case/subject.h"
+#include "shardcheck/tolerance/workbench.h"
+
+namespace shardcheck {
+
+/// Letter of the family in the catalogue: F fused, A axis, R rank, G GQA, U uneven, X mesh, B bias and
+/// reduction, N norm, V vocabulary, P position and pipeline, E experts, Q quantised, S sync and values, L
+/// adapters, H state space and latent, C container, D determinism, K gradient, Z control.
+using FaultFamily = char;
+std::string_view family_name(FaultFamily family) noexcept;
+
+/// Where a fault acts.
+enum class FaultLevel : std::uint8_t { plan, collective, forward, value, sync, container, gradient };
+std::string_view to_string(FaultLevel level) noexcept;
+
+struct Fault {
+  std::string_view name;
+  FaultFamily family = 'F';
+  FaultLevel level = FaultLevel::plan;
+  std::string_view claim;                   // what goes wrong, one present-tense sentence
+  std::vector<std::string_view> reports;    // ids of public reports it stands for ("A5", "seed case 1")
+  std::vector<Oracle> oracles;              // each of these must detect it
+  std::vector<std::string_view> arguments;  // legal arguments, first is the default; empty: takes none
+
+  /// Why the fault cannot act on this case ("one rank: the injection is the identity"), or nullopt.
+  std::optional<std::string> (*not_applicable)(const Case& c, std::string_view argument) = nullptr;
+  /// Why the faulty subject is right all the same on this case (structural witness), or nullopt.
+  std::optional<std::string> (*equivalent)(const Case& c, std::string_view argument) = nullptr;
+  /// The subject with the fault.
+  std::shared_ptr<Subject> (*inject)(std::shared_ptr<Subject> inner, const Case& c,
+                                     std::string_view argument) = nullptr;
+};
+
+/// Every fault, sorted by name.
+const std::vector<const Fault*>& all_faults();
+
+/// A fault with its argument, from "NAME" or "NAME:ARGUMENT". Throws InvalidInput: unknown name (nearest
+/// known one named), argument not allowed.
+struct FaultChoice {
+  const Fault* fault = nullptr;
+  std::string argument;
+  std::string text() const;  // "reverse_rank_order:o_proj"
+};
+FaultChoice parse_fault(std::string_view text);
+
+/// The subject of a case: ours, or ours with the case's fault injected.
+std::shared_ptr<Subject> subject_of(const Case& c);
+
+}  // namespace shardcheck

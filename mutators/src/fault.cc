@@ -1,0 +1,104 @@
+#include "shardcheck/mutators/fault.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace shardcheck {
+namespace {
+
+constexpr std::array<std::pair<FaultFamily, std::string_view>, 19> kFamilies = {{
+    {'F', "fused"},
+    {'A', "axis"},
+    {'R', "rank"},
+    {'G', "grouped-query attention"},
+    {'U', "uneven"},
+    {'X', "mesh"},
+    {'B', "bias and reduction"},
+    {'N', "norm"},
+    {'V', "vocabulary"},
+    {'P', "position and pipeline"},
+    {'E', "experts"},
+    {'Q', "quantised"},
+    {'S', "sync and values"},
+    {'L', "adapters"},
+    {'H', "state space and latent"},
+    {'C', "container"},
+    {'D', "determinism"},
+    {'K', "gradient and state"},
+    {'Z', "control"},
+}};
+
+const Fault& fault_named(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Fault* fault : all_faults()) {
+    if (fault->name == name) return *fault;
+    names.emplace_back(fault->name);
+  }
+  const std::string near = nearest_name(name, names);
+  const std::string hint = near.empty() ? "allowed: " + fmt::format("{}", fmt::join(names, ", "))
+                                        : "the nearest known one is " + near;
+  throw InvalidInput(fmt::format("fault '{}' is not known; {}", name, hint));
+}
+
+}  // namespace
+
+std::string_view family_name(FaultFamily family) noexcept {
+  for (const auto& [letter, name] : kFamilies) {
+    if (letter == family) return name;
+  }
+  return "unknown";
+}
+
+std::string_view to_string(FaultLevel level) noexcept {
+  switch (level) {
+    case FaultLevel::plan:
+      return "plan";
+    case FaultLevel::collective:
+      return "collective";
+    case FaultLevel::forward:
+      return "forward";
+    case FaultLevel::value:
+      return "value";
+    case FaultLevel::sync:
+      return "sync";
+    case FaultLevel::container:
+      return "container";
+    case FaultLevel::gradient:
+      return "gradient";
+  }
+  return "unknown";
+}
+
+std::string FaultChoice::text() const {
+  const std::string name(fault == nullptr ? std::string_view() : fault->name);
+  return argument.empty() ? name : name + ":" + argument;
+}
+
+FaultChoice parse_fault(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const Fault& fault = fault_named(text.substr(0, colon));
+  if (colon == std::string_view::npos) {
+    return {&fault, fault.arguments.empty() ? std::string() : std::string(fault.arguments.front())};
+  }
+  const std::string_view argument = text.substr(colon + 1);
+  if (fault.arguments.empty()) {
+    throw InvalidInput(fmt::format("fault {} takes no argument, got '{}'", fault.name, argument));
+  }
+  if (std::ranges::find(fault.arguments, argument) == fault.arguments.end()) {
+    throw InvalidInput(fmt::format("fault {}: argument '{}' is not allowed; allowed: {}", fault.name,
+                                   argument, fmt::join(fault.arguments, ", ")));
+  }
+  return {&fault, std::string(argument)};
+}
+
+std::shared_ptr<Subject> subject_of(const Case& c) {
+  auto right = std::make_shared<Subject>();
+  if (c.fault.empty()) return right;
+  const FaultChoice choice = parse_fault(c.fault);
+  if (choice.fault->not_applicable(c, choice.argument)) return right;
+  return choice.fault->inject(std::move(right), c, choice.argument);
+}
+
+}  // namespace shardcheck

@@ -1,0 +1,231 @@
+#include "shardcheck/mutators/kill_matrix.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "case_judge.h"
+
+namespace shardcheck {
+namespace {
+
+/// Random draws per wanted case before a fault goes without.
+constexpr std::int64_t kDrawsPerCase = 20;
+
+std::vector<FaultChoice> every_choice() {
+  std::vector<FaultChoice> choices;
+  for (const Fault* fault : all_faults()) {
+    if (fault->arguments.empty()) choices.push_back({fault, ""});
+    for (const auto argument : fault->arguments) choices.push_back({fault, std::string(argument)});
+  }
+  return choices;
+}
+
+/// By family, then by text: the order of the rows.
+std::vector<FaultChoice> ordered(std::vector<FaultChoice> choices) {
+  std::ranges::sort(choices, {}, [](const FaultChoice& c) { return std::pair(c.fault->family, c.text()); });
+  return choices;
+}
+
+/// One fault's search for random cases it can act on. Cases where it is equivalent are kept too, as evidence
+/// of the witness, but do not count.
+struct Search {
+  std::int64_t found = 0;
+  std::int64_t equivalent = 0;
+};
+
+bool takes(const FaultChoice& choice, const Case& c, std::int64_t wanted, Search& search) {
+  if (search.found >= wanted || choice.fault->not_applicable(c, choice.argument)) return false;
+  const bool is_equivalent =
+      choice.fault->equivalent != nullptr && choice.fault->equivalent(c, choice.argument).has_value();
+  std::int64_t& count = is_equivalent ? search.equivalent : search.found;
+  if (count >= wanted) return false;
+  ++count;
+  return true;
+}
+
+void add_random_work(const KillOptions& options, const std::vector<FaultChoice>& choices,
+                     std::vector<KillWork>& work) {
+  std::vector<Search> searches(choices.size());
+  const auto unfinished = [&](const Search& search) { return search.found < options.random_cases; };
+  for (std::int64_t index = 0; index < options.random_cases * kDrawsPerCase; ++index) {
+    if (std::ranges::none_of(searches, unfinished)) return;
+    KillWork item{options.draw(static_cast<std::uint64_t>(index)), {}};
+    item.value.fault.clear();
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      if (takes(choices[i], item.value, options.random_cases, searches[i])) item.faults.push_back(choices[i]);
+    }
+    if (!item.faults.empty()) work.push_back(std::move(item));
+  }
+}
+
+std::vector<KillWork> plan_work(const KillOptions& options, const std::vector<FaultChoice>& choices) {
+  std::vector<KillWork> work;
+  for (const Case& c : options.cases) {
+    work.push_back({c, choices});
+    work.back().value.fault.clear();
+  }
+  if (options.random_cases > 0 && options.draw) add_random_work(options, choices, work);
+  return work;
+}
+
+/// Judges every item, on `jobs` threads; results in the order of the work whatever the threads did.
+std::vector<JudgedWork> judge_all(const KillOptions& options, const std::vector<KillWork>& work) {
+  std::vector<JudgedWork> results(work.size());
+  std::atomic<std::size_t> next{0};
+  std::atomic<std::size_t> done{0};
+  std::mutex reporting;
+  const auto run = [&] {
+    for (std::size_t i = next++; i < work.size(); i = next++) {
+      results[i] = judge_work(work[i], options.oracles, options.case_timeout_seconds);
+      const std::size_t count = ++done;
+      const std::scoped_lock lock(reporting);
+      if (options.progress) options.progress(fmt::format("{} of {} cases", count, work.size()));
+    }
+  };
+  std::vector<std::jthread> helpers;
+  for (int job = 1; job < options.jobs; ++job) helpers.emplace_back(run);
+  run();
+  helpers.clear();
+  return results;
+}
+
+bool is_judged(CellStatus status) {
+  return status != CellStatus::not_applicable && status != CellStatus::equivalent;
+}
+
+void add_kill(KillRow& row, const KillCell& cell) {
+  const bool first = row.cases_to_first_kill == 0;
+  if (first) {
+    row.cases_to_first_kill = 1;
+    for (const auto& [status, count] : row.counts) row.cases_to_first_kill += is_judged(status) ? count : 0;
+    row.first_killing_case = cell.case_line;
+    row.weakest_deviation = row.strongest_deviation = cell.deviation;
+  }
+  row.weakest_deviation = std::min(row.weakest_deviation, cell.deviation);
+  row.strongest_deviation = std::max(row.strongest_deviation, cell.deviation);
+  if (!(cell.threshold > 0.0)) return;
+  row.weakest_margin =
+      row.strongest_margin == 0.0 ? cell.margin() : std::min(row.weakest_margin, cell.margin());
+  row.strongest_margin = std::max(row.strongest_margin, cell.margin());
+}
+
+std::vector<KillRow> rows_of(const std::vector<FaultChoice>& choices, const std::vector<Oracle>& oracles,
+                             const std::vector<KillCell>& cells) {
+  std::vector<KillRow> rows;
+  std::map<std::pair<std::string, Oracle>, std::size_t> place;
+  for (const FaultChoice& choice : choices) {
+    for (const Oracle oracle : oracles) {
+      if (!place.try_emplace({choice.text(), oracle}, rows.size()).second) continue;
+      KillRow& row = rows.emplace_back();
+      row.fault = choice.text();
+      row.family = choice.fault->family;
+      row.oracle = oracle;
+      row.expected = std::ranges::find(choice.fault->oracles, oracle) != choice.fault->oracles.end();
+    }
+  }
+  for (const KillCell& cell : cells) {
+    KillRow& row = rows.at(place.at({cell.fault, cell.oracle}));
+    if (cell.status == CellStatus::killed) add_kill(row, cell);
+    ++row.counts[cell.status];
+  }
+  return rows;
+}
+
+std::map<FaultFamily, double> scores_of(const std::vector<FaultChoice>& choices,
+                                        const std::vector<KillCell>& cells) {
+  std::map<FaultFamily, std::pair<std::int64_t, std::int64_t>> tallies;  // killed, judged
+  for (const FaultChoice& choice : choices) tallies[choice.fault->family];
+  for (const KillCell& cell : cells) {
+    if (!cell.expected || !is_judged(cell.status)) continue;
+    auto& [killed, judged] = tallies[cell.family];
+    killed += cell.status == CellStatus::killed ? 1 : 0;
+    ++judged;
+  }
+  std::map<FaultFamily, double> scores;
+  for (const auto& [family, tally] : tallies) {
+    if (family == 'Z') continue;  // the control proves the laws, not the detection of a class of bugs
+    const auto [killed, judged] = tally;
+    scores[family] = judged == 0 ? 1.0 : static_cast<double>(killed) / static_cast<double>(judged);
+  }
+  return scores;
+}
+
+}  // namespace
+
+std::string_view to_string(CellStatus status) noexcept {
+  switch (status) {
+    case CellStatus::killed:
+      return "killed";
+    case CellStatus::survived:
+      return "survived";
+    case CellStatus::equivalent:
+      return "equivalent";
+    case CellStatus::vacuous:
+      return "vacuous";
+    case CellStatus::not_applicable:
+      return "not applicable";
+    case CellStatus::timeout:
+      return "timeout";
+    case CellStatus::error:
+      return "error";
+  }
+  return "unknown";
+}
+
+double KillReport::score() const {
+  double worst = 1.0;
+  for (const auto& [family, score] : score_by_family) worst = std::min(worst, score);
+  return worst;
+}
+
+bool KillReport::passed(double minimum_score) const {
+  const auto killed = [](const KillCell& cell) { return cell.status == CellStatus::killed; };
+  const auto control_missed = [&](const KillCell& cell) {
+    return cell.family == 'Z' && cell.expected && is_judged(cell.status) && !killed(cell);
+  };
+  return baseline_failures.empty() && std::ranges::any_of(cells, killed) &&
+         std::ranges::none_of(cells, control_missed) && score() >= minimum_score;
+}
+
+KillReport run_kill_matrix(const KillOptions& options) {
+  const auto choices = ordered(options.faults.empty() ? every_choice() : options.faults);
+  KillReport report;
+  for (JudgedWork& judged : judge_all(options, plan_work(options, choices))) {
+    if (!judged.baseline_failure.empty())
+      report.baseline_failures.push_back(std::move(judged.baseline_failure));
+    std::ranges::move(judged.cells, std::back_inserter(report.cells));
+  }
+  report.rows = rows_of(choices, options.oracles, report.cells);
+  report.score_by_family = scores_of(choices, report.cells);
+  for (const KillCell& cell : report.cells) {
+    if (!cell.expected || cell.status != CellStatus::survived) continue;
+    report.survivors.push_back(
+        fmt::format("{} survives under {}: {}", cell.fault, to_string(cell.oracle), cell.case_line));
+  }
+  return report;
+}
+
+std::vector<Case> recorded_kill_cases() {
+  std::vector<Case> cases;
+  for (const Geometry& geometry : {toy(), toy_kv4()}) {
+    for (const int degree : supported_degrees(LayoutTable::built_in("seed"), geometry, {2, 4})) {
+      Case c;
+      c.law = "sharded_equals_reference";
+      c.geometry = geometry;
+      c.target.axes = {{"tp", degree}};
+      c.weights = WeightStyle::recorded;
+      c.batch = 2;
+      c.length = 16;
+      cases.push_back(std::move(c));
+    }
+  }
+  return cases;
+}
+
+}  // namespace shardcheck

@@ -1,0 +1,199 @@
+#include "plan_fault.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace shardcheck::faults {
+namespace {
+
+struct Remembered {
+  LayoutName name;
+  Geometry geometry;
+  std::shared_ptr<const Layout> layout;
+  bool filled = false;
+};
+
+std::shared_ptr<const Layout> layout_or_null(const LayoutName& name, const Geometry& geometry,
+                                             Remembered& last) {
+  if (last.filled && last.name == name && last.geometry == geometry) return last.layout;
+  last = {name, geometry, nullptr, true};
+  try {
+    last.layout = std::make_shared<const Layout>(make_layout(name, geometry));
+  } catch (const UnsupportedLayout&) {
+    // Remembered as null: the case cannot be made concrete.
+  }
+  return last.layout;
+}
+
+class DamagedDelivery final : public SubjectDecorator {
+ public:
+  DamagedDelivery(std::shared_ptr<Subject> inner, Case c, std::string_view argument, Damage damage)
+      : SubjectDecorator(std::move(inner)), case_(std::move(c)), argument_(argument), damage_(damage) {}
+
+  ShardedTensors reshard(const ShardedTensors& shards, const Layout& source, const Layout& target) override {
+    ShardedTensors delivered = inner().reshard(shards, source, target);
+    damage_(case_, target, argument_, delivered);
+    return delivered;
+  }
+
+ private:
+  Case case_;
+  std::string argument_;
+  Damage damage_;
+};
+
+class DamagedEntries final : public SubjectDecorator {
+ public:
+  DamagedEntries(std::shared_ptr<Subject> inner, std::string_view argument, Hits hits, Hurt hurt)
+      : SubjectDecorator(std::move(inner)), argument_(argument), hits_(hits), hurt_(hurt) {}
+
+  ShardedTensors reshard(const ShardedTensors& shards, const Layout& source, const Layout& target) override {
+    ShardedTensors delivered = inner().reshard(shards, source, target);
+    for (const LayoutEntry& entry : target.entries) {
+      if (hits_(entry, argument_)) hurt_(entry, argument_, delivered.at(entry.name));
+    }
+    return delivered;
+  }
+
+ private:
+  std::string argument_;
+  Hits hits_;
+  Hurt hurt_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Layout> target_layout(const Case& c) {
+  thread_local Remembered last;
+  return layout_or_null(c.target, c.geometry, last);
+}
+
+std::shared_ptr<const Layout> source_layout(const Case& c) {
+  thread_local Remembered last;
+  return layout_or_null(c.source, c.geometry, last);
+}
+
+std::optional<std::string> needs_layout(const Case& c) {
+  if (target_layout(c)) return std::nullopt;
+  return std::string(kUnrepresentable);
+}
+
+std::optional<std::string> needs_ranks(const Case& c) {
+  if (c.target.tp_degree() > 1) return needs_layout(c);
+  return std::string(kOneRank);
+}
+
+Tokens tokens_of(const Case& c) { return make_tokens(c.geometry, c.batch, c.length, 10000 + c.seed); }
+
+bool stacks(const LayoutEntry& entry, std::initializer_list<std::string_view> roles) {
+  return std::ranges::equal(entry.parts, roles, {}, &LogicalTensor::role);
+}
+
+bool belongs_to(const LayoutEntry& entry, std::string_view group) {
+  return std::ranges::all_of(entry.parts, [&](const LogicalTensor& part) {
+    if (group == "qkv") return part.role == "q" || part.role == "k" || part.role == "v";
+    if (group == "gate_up") return part.role == "gate" || part.role == "up";
+    return part.role == group;
+  });
+}
+
+bool is_norm(const LayoutEntry& entry) { return entry.parts.front().role.ends_with("norm"); }
+
+bool is_head(const LayoutEntry& entry, const Layout& layout) {
+  return belongs_to(entry, layout.geometry.tied ? "embed" : "lm_head");
+}
+
+bool is_cut(const LayoutEntry& entry) {
+  const Placement& placement = entry.placed.placement();
+  return entry.placed.degree() > 1 &&
+         (std::holds_alternative<Shard>(placement) || std::holds_alternative<Segments>(placement));
+}
+
+const LayoutEntry* unfused(const Layout& layout, std::string_view logical_name) {
+  for (const LayoutEntry& entry : layout.entries) {
+    if (entry.parts.size() == 1 && entry.parts.front().name == logical_name) return &entry;
+  }
+  return nullptr;
+}
+
+std::string layer_name(std::int64_t layer, std::string_view role) {
+  return fmt::format("layers.{}.{}", layer, role);
+}
+
+std::size_t row_bytes(const Tensor& tensor) {
+  return tensor.dim(0) == 0 ? 0 : tensor.bytes().size() / static_cast<std::size_t>(tensor.dim(0));
+}
+
+Tensor with_rows(const Tensor& tensor, std::span<const std::int64_t> order) {
+  Shape shape = tensor.shape();
+  shape[0] = std::ssize(order);
+  Tensor out = Tensor::uninitialized(tensor.dtype(), shape);
+  const std::size_t size = row_bytes(tensor);
+  std::byte* to = out.mutable_bytes().data();
+  const std::byte* from = tensor.bytes().data();
+  for (std::size_t i = 0; i < order.size() && size > 0; ++i) {
+    std::memcpy(to + i * size, from + static_cast<std::size_t>(order[i]) * size, size);
+  }
+  return out;
+}
+
+Tensor rolled(const Tensor& tensor, std::int64_t shift) {
+  const std::int64_t n = tensor.dim(0);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) order[static_cast<std::size_t>((i + shift) % n)] = i;
+  return with_rows(tensor, order);
+}
+
+Tensor stacked(std::span<const Tensor> parts) {
+  Shape shape = parts.front().shape();
+  shape[0] = 0;
+  for (const Tensor& part : parts) shape[0] += part.dim(0);
+  Tensor out = Tensor::uninitialized(parts.front().dtype(), shape);
+  std::byte* to = out.mutable_bytes().data();
+  for (const Tensor& part : parts) to = std::ranges::copy(part.bytes(), to).out;
+  return out;
+}
+
+void swap_rows(Tensor& tensor, std::int64_t first, std::int64_t second, std::int64_t count) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(tensor.dim(0)));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  std::swap_ranges(order.begin() + first, order.begin() + first + count, order.begin() + second);
+  tensor = with_rows(tensor, order);
+}
+
+void clear_rows(Tensor& tensor, std::int64_t first, std::int64_t count) {
+  const std::size_t size = row_bytes(tensor);
+  const auto bytes = tensor.mutable_bytes().subspan(static_cast<std::size_t>(first) * size,
+                                                    static_cast<std::size_t>(count) * size);
+  std::ranges::fill(bytes, std::byte{0});
+}
+
+void recut(const LayoutEntry& entry, Placement placement, std::vector<Tensor>& shards) {
+  const PlacedTensor wrong(entry.name, entry.placed.shape(), std::move(placement), entry.placed.degree());
+  shards = split_tensor(wrong, gather_tensor(entry.placed, shards));
+}
+
+std::shared_ptr<Subject> damage_delivery(std::shared_ptr<Subject> inner, const Case& c,
+                                         std::string_view argument, Damage damage) {
+  return std::make_shared<DamagedDelivery>(std::move(inner), c, argument, damage);
+}
+
+std::shared_ptr<Subject> damage_entries(std::shared_ptr<Subject> inner, std::string_view argument, Hits hits,
+                                        Hurt hurt) {
+  return std::make_shared<DamagedEntries>(std::move(inner), argument, hits, hurt);
+}
+
+std::optional<std::string> unless_hit(const Case& c, std::string_view argument, Hits hits,
+                                      std::string_view otherwise) {
+  const auto layout = target_layout(c);
+  if (!layout) return std::string(kUnrepresentable);
+  for (const LayoutEntry& entry : layout->entries) {
+    if (hits(entry, argument)) return std::nullopt;
+  }
+  return std::string(otherwise);
+}
+
+}  // namespace shardcheck::faults

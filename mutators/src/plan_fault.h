@@ -1,0 +1,137 @@
+// Shared by the faults: finding tensors by what they hold, and subjects that damage what a right one
+// delivers.
+//
+// A fault of the plan or value level damages the shards that reach the target, that is the result of
+// `reshard`. `split` stays right: a case splits its weights to the source and reshards them to the target,
+// and damage done twice may cancel (a reversed order reversed again).
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardcheck/mutators/fault.h"
+
+namespace shardcheck::faults {
+
+inline constexpr std::string_view kOneRank = "one rank: the injection is the identity";
+inline constexpr std::string_view kUnrepresentable = "the target layout cannot be represented";
+
+/// kUnrepresentable, kOneRank or nullopt.
+std::optional<std::string> needs_ranks(const Case& c);
+/// kUnrepresentable or nullopt.
+std::optional<std::string> needs_layout(const Case& c);
+
+/// The case's target or source layout, nullptr when it cannot be represented. The last one is remembered per
+/// thread.
+std::shared_ptr<const Layout> target_layout(const Case& c);
+std::shared_ptr<const Layout> source_layout(const Case& c);
+
+/// The tokens the case runs on.
+Tokens tokens_of(const Case& c);
+
+/// Whether the file tensor stacks exactly these roles, in this order.
+bool stacks(const LayoutEntry& entry, std::initializer_list<std::string_view> roles);
+/// Whether every logical tensor in it belongs to the group: "qkv" is q, k and v, "gate_up" is gate and up,
+/// any other group is the role of that name.
+bool belongs_to(const LayoutEntry& entry, std::string_view group);
+/// Whether it holds norm weights.
+bool is_norm(const LayoutEntry& entry);
+/// Whether it is the output head: lm_head, or embed when tied.
+bool is_head(const LayoutEntry& entry, const Layout& layout);
+/// Whether ranks hold different parts of it.
+bool is_cut(const LayoutEntry& entry);
+
+/// The entry that holds exactly one logical tensor, nullptr when it is fused or absent.
+const LayoutEntry* unfused(const Layout& layout, std::string_view logical_name);
+/// "layers.3.q".
+std::string layer_name(std::int64_t layer, std::string_view role);
+
+/// Rows of dimension 0 in another order: out row i = in row order[i].
+Tensor with_rows(const Tensor& tensor, std::span<const std::int64_t> order);
+/// torch.roll along dimension 0: out row (i + shift) mod n = in row i.
+Tensor rolled(const Tensor& tensor, std::int64_t shift);
+/// Dimension 0 concatenated.
+Tensor stacked(std::span<const Tensor> parts);
+/// Exchanges two equally long blocks of rows in place.
+void swap_rows(Tensor& tensor, std::int64_t first, std::int64_t second, std::int64_t count);
+/// Zero bits from row `first` on.
+void clear_rows(Tensor& tensor, std::int64_t first, std::int64_t count);
+/// Bytes of one row of dimension 0.
+std::size_t row_bytes(const Tensor& tensor);
+/// Right shards replaced by those of another placement of the same tensor.
+void recut(const LayoutEntry& entry, Placement placement, std::vector<Tensor>& shards);
+
+/// Damage to all delivered shards of a layout.
+using Damage = void (*)(const Case& c, const Layout& target, std::string_view argument,
+                        ShardedTensors& shards);
+std::shared_ptr<Subject> damage_delivery(std::shared_ptr<Subject> inner, const Case& c,
+                                         std::string_view argument, Damage damage);
+
+/// A fault that damages single file tensors: which ones, and how. Both are pure functions of the entry, so
+/// what is injected and whether the fault applies cannot disagree.
+using Hits = bool (*)(const LayoutEntry& entry, std::string_view argument);
+using Hurt = void (*)(const LayoutEntry& entry, std::string_view argument, std::vector<Tensor>& shards);
+std::shared_ptr<Subject> damage_entries(std::shared_ptr<Subject> inner, std::string_view argument, Hits hits,
+                                        Hurt hurt);
+/// nullopt when a tensor of the target layout is hit, `otherwise` when none is.
+std::optional<std::string> unless_hit(const Case& c, std::string_view argument, Hits hits,
+                                      std::string_view otherwise);
+
+/// Forwards every step to another: the base of faults of the forward level.
+class StepsDecorator : public ForwardSteps {
+ public:
+  explicit StepsDecorator(const ForwardSteps& inner) : inner_(inner) {}
+  float norm_statistics(const StepSite& site, const float* x, std::int64_t rows, std::int64_t width,
+                        float* sums) const override {
+    return inner_.norm_statistics(site, x, rows, width, sums);
+  }
+  bool rope_is_half_split(const StepSite& site) const override { return inner_.rope_is_half_split(site); }
+  std::int64_t kv_head_of(const StepSite& site, const Consumer& consumer, const LocalExtent& extent,
+                          std::int64_t head) const override {
+    return inner_.kv_head_of(site, consumer, extent, head);
+  }
+  bool causal(const StepSite& site) const override { return inner_.causal(site); }
+  void after_partial(const StepSite& site, std::string_view role, std::span<float> partial) const override {
+    inner_.after_partial(site, role, partial);
+  }
+  int reductions(const StepSite& site, std::string_view role) const override {
+    return inner_.reductions(site, role);
+  }
+  std::pair<std::int64_t, std::int64_t> embedding_range(const StepSite& site,
+                                                        const LocalExtent& extent) const override {
+    return inner_.embedding_range(site, extent);
+  }
+
+ protected:
+  const ForwardSteps& inner() const { return inner_; }
+
+ private:
+  const ForwardSteps& inner_;
+};
+
+/// A subject that runs with the given faulty steps. `Steps` is constructed from the inner steps and the
+/// argument.
+template <typename Steps>
+class SubjectWithSteps final : public SubjectDecorator {
+ public:
+  SubjectWithSteps(std::shared_ptr<Subject> inner, std::string_view argument)
+      : SubjectDecorator(std::move(inner)), steps_(SubjectDecorator::steps(), argument) {}
+  const ForwardSteps& steps() const override { return steps_; }
+
+ private:
+  Steps steps_;
+};
+
+template <typename Steps>
+std::shared_ptr<Subject> with_steps(std::shared_ptr<Subject> inner, const Case& /*c*/,
+                                    std::string_view argument) {
+  return std::make_shared<SubjectWithSteps<Steps>>(std::move(inner), argument);
+}
+
+}  // namespace shardcheck::faults

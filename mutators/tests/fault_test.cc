@@ -1,0 +1,210 @@
+#include "shardcheck/mutators/fault.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "random_cases.h"
+#include "shardcheck/mutators/seed_figures.h"
+
+namespace shardcheck {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+std::vector<FaultChoice> every_choice() {
+  std::vector<FaultChoice> choices;
+  for (const Fault* fault : all_faults()) {
+    if (fault->arguments.empty()) choices.push_back({fault, ""});
+    for (const auto argument : fault->arguments) choices.push_back({fault, std::string(argument)});
+  }
+  return choices;
+}
+
+std::string message_of(std::string_view text) {
+  try {
+    parse_fault(text);
+  } catch (const InvalidInput& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(FaultRegistry, IsSortedAndComplete) {
+  const auto& all = all_faults();
+  EXPECT_TRUE(std::ranges::is_sorted(all, {}, [](const Fault* f) { return f->name; }));
+  std::set<std::string_view> names;
+  for (const Fault* fault : all) names.insert(fault->name);
+  EXPECT_EQ(names.size(), all.size());
+  for (const char* required :
+       {"slice_fused_qkv_contiguously", "reverse_rank_order", "rotate_norm_by_rank",
+        "slice_fused_gate_up_contiguously", "swap_gate_and_up", "every_rank_loads_shard_zero",
+        "gqa_tile_for_repeat", "missing_all_reduce", "double_all_reduce", "local_width_norm_statistics",
+        "rope_interleaved_for_half", "wrong_dim_square", "drop_remainder", "zero_o_proj_output"}) {
+    EXPECT_TRUE(names.contains(required)) << required;
+  }
+}
+
+TEST(FaultRegistry, EveryFaultSaysWhatItIs) {
+  for (const Fault* fault : all_faults()) {
+    EXPECT_THAT(std::string(fault->claim), HasSubstr(" ")) << fault->name;
+    EXPECT_EQ(fault->claim.back(), '.') << fault->name;
+    EXPECT_NE(family_name(fault->family), "unknown") << fault->name;
+    EXPECT_NE(to_string(fault->level), "unknown") << fault->name;
+    EXPECT_THAT(fault->reports, Not(IsEmpty())) << fault->name;
+    EXPECT_THAT(fault->oracles, Not(IsEmpty())) << fault->name;
+    EXPECT_NE(fault->not_applicable, nullptr) << fault->name;
+    EXPECT_NE(fault->inject, nullptr) << fault->name;
+  }
+}
+
+TEST(FaultRegistry, WhatChangesShardsIsSeenByTheLayoutOracleUnlessItActsOnRealValues) {
+  // The two faults that scale a weight have no meaning on fingerprints.
+  const std::set<std::string_view> scales = {"norm_entry_off_by_one_percent", "scale_last_head_row"};
+  for (const Fault* fault : all_faults()) {
+    const bool on_shards = fault->level != FaultLevel::forward && fault->level != FaultLevel::collective;
+    const bool by_layout = std::ranges::find(fault->oracles, Oracle::layout) != fault->oracles.end();
+    EXPECT_EQ(by_layout, on_shards && !scales.contains(fault->name)) << fault->name;
+  }
+}
+
+TEST(ParseFault, ReadsWhatItPrints) {
+  for (const FaultChoice& choice : every_choice()) {
+    const FaultChoice again = parse_fault(choice.text());
+    EXPECT_EQ(again.fault, choice.fault);
+    EXPECT_EQ(again.argument, choice.argument);
+  }
+}
+
+TEST(ParseFault, TheFirstArgumentIsTheDefault) {
+  EXPECT_EQ(parse_fault("reverse_rank_order").text(), "reverse_rank_order:o_proj");
+  EXPECT_EQ(parse_fault("swap_gate_and_up").text(), "swap_gate_and_up");
+}
+
+TEST(ParseFault, RefusalsNameTheFaultAndWhatIsAllowed) {
+  EXPECT_THAT(message_of("reverse_rank_ordr"), HasSubstr("nearest known one is reverse_rank_order"));
+  EXPECT_THAT(message_of("xyz"), HasSubstr("fault 'xyz' is not known"));
+  EXPECT_THAT(message_of(""), HasSubstr("is not known"));
+  EXPECT_THAT(message_of("reverse_rank_order:attn_norm"), HasSubstr("allowed: o_proj, down"));
+  EXPECT_THAT(message_of("reverse_rank_order:"), HasSubstr("argument ''"));
+  EXPECT_THAT(message_of("swap_gate_and_up:down"), HasSubstr("takes no argument"));
+}
+
+TEST(SeedFigures, AreOfFaultsThatExist) {
+  EXPECT_EQ(seed_figures().size(), 4U);
+  for (const SeedFigure& figure : seed_figures()) {
+    EXPECT_EQ(parse_fault(figure.fault).text(), figure.fault);
+    EXPECT_LT(figure.lowest, figure.highest);
+    // Multiples of 1e-3, cut off: the printed deviations are rounded to three decimals.
+    EXPECT_NEAR(figure.lowest_multiple, figure.lowest / 1e-3, 1.5);
+    EXPECT_NEAR(figure.highest_multiple, figure.highest / 1e-3, 1.5);
+  }
+}
+
+TEST(SubjectOf, IsOursWithoutAFault) {
+  Case c = hand_picked("seed", "seed:tp2");
+  Workbench bench(c);
+  for (const Oracle oracle : {Oracle::layout, Oracle::tree, Oracle::native}) {
+    EXPECT_EQ(bench.judge(oracle, *subject_of(c)).verdict, Verdict::passed);
+  }
+}
+
+TEST(SubjectOf, IsOursWhereTheFaultIsNotApplicable) {
+  Case c = hand_picked("seed:tp2", "seed");
+  c.fault = "reverse_rank_order:down";
+  Workbench bench(c);
+  EXPECT_EQ(bench.judge(Oracle::layout, *subject_of(c)).verdict, Verdict::passed);
+}
+
+TEST(SubjectOf, CarriesTheFaultAndRefusesUnknownOnes) {
+  Case c = hand_picked("seed", "seed:tp2");
+  c.fault = "reverse_rank_order:down";
+  Workbench bench(c);
+  EXPECT_EQ(bench.judge(Oracle::layout, *subject_of(c)).difference->parameter, "layers.0.down");
+  c.fault = "no_such_fault";
+  EXPECT_THROW(subject_of(c), InvalidInput);
+}
+
+/// A small case on which the fault acts and is no relabel.
+Case applicable_case(const FaultChoice& choice) {
+  for (const char* source : {"seed", "seed:tp2"}) {
+    for (const char* target : {"seed:tp4", "seed:tp2", "vllm-llama:tp2", "seed"}) {
+      Case c = hand_picked(source, target);
+      if (c.target.table == "vllm-llama") c.geometry.vocab = 52;
+      for (const bool biased_to_evenness : {false, true}) {
+        if (biased_to_evenness) c.geometry.vocab = 52;
+        const bool applies = !choice.fault->not_applicable(c, choice.argument);
+        const bool changes =
+            choice.fault->equivalent == nullptr || !choice.fault->equivalent(c, choice.argument);
+        if (applies && changes) return c;
+      }
+    }
+  }
+  ADD_FAILURE() << "no hand-picked case for " << choice.text();
+  return hand_picked("seed", "seed");
+}
+
+class EveryFault : public testing::TestWithParam<FaultChoice> {};
+
+TEST_P(EveryFault, IsKilledUnderEachOracleItDeclares) {
+  const FaultChoice& choice = GetParam();
+  const Case c = applicable_case(choice);
+  Workbench bench(c);
+  const auto faulty = choice.fault->inject(std::make_shared<Subject>(), c, choice.argument);
+  for (const Oracle oracle : choice.fault->oracles) {
+    const Outcome outcome = bench.judge(oracle, *faulty);
+    EXPECT_EQ(outcome.verdict, Verdict::failed) << print_case(c) << " under " << to_string(oracle);
+  }
+}
+
+TEST_P(EveryFault, KeepsTensorsShapesAndDtypes) {
+  const FaultChoice& choice = GetParam();
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Case c = applicable_case(choice);
+    c.dtype = dtype;
+    if (choice.fault->not_applicable(c, choice.argument)) continue;
+    Workbench bench(c);
+    const auto faulty = choice.fault->inject(std::make_shared<Subject>(), c, choice.argument);
+    const ShardedTensors shards = bench.moved(*faulty, bench.weights());
+    require_shards_of(bench.target(), shards);
+    EXPECT_EQ(shards.begin()->second.front().dtype(), dtype);
+  }
+}
+
+TEST_P(EveryFault, ActsOnOneRankExactlyWhereItSaysSo) {
+  const FaultChoice& choice = GetParam();
+  const Case c = hand_picked("seed", "seed");
+  const bool applies = !choice.fault->not_applicable(c, choice.argument);
+  Workbench bench(c);
+  const auto forced = choice.fault->inject(std::make_shared<Subject>(), c, choice.argument);
+  const auto& oracles = choice.fault->oracles;
+  for (const Oracle oracle : {Oracle::layout, Oracle::tree, Oracle::native}) {
+    const bool declared = std::ranges::find(oracles, oracle) != oracles.end();
+    if (applies && !declared) continue;
+    EXPECT_EQ(bench.judge(oracle, *forced).verdict, applies ? Verdict::failed : Verdict::passed)
+        << to_string(oracle);
+  }
+}
+
+TEST_P(EveryFault, LeavesSplitAlone) {
+  const FaultChoice& choice = GetParam();
+  const Case c = applicable_case(choice);
+  Workbench bench(c);
+  const auto faulty = choice.fault->inject(std::make_shared<Subject>(), c, choice.argument);
+  const ShardedTensors right = split(bench.weights(), bench.target());
+  EXPECT_FALSE(
+      Workbench::first_difference(bench.target(), right, faulty->split(bench.weights(), bench.target())));
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalogue, EveryFault, testing::ValuesIn(every_choice()), [](const auto& choice) {
+  std::string name = choice.param.text();
+  std::ranges::replace(name, ':', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace shardcheck

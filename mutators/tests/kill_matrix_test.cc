@@ -1,0 +1,332 @@
+#include "shardcheck/mutators/kill_matrix.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "random_cases.h"
+
+namespace shardcheck {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Injection = std::shared_ptr<Subject> (*)(std::shared_ptr<Subject>, const Case&, std::string_view);
+using Reason = std::optional<std::string> (*)(const Case&, std::string_view);
+
+std::optional<std::string> never(const Case&, std::string_view) { return std::nullopt; }
+std::optional<std::string> always(const Case&, std::string_view) { return "because the test says so"; }
+
+std::shared_ptr<Subject> nothing(std::shared_ptr<Subject> inner, const Case&, std::string_view) {
+  return inner;
+}
+
+/// Damages what is delivered.
+template <void (*damage)(ShardedTensors&)>
+std::shared_ptr<Subject> damaged(std::shared_ptr<Subject> inner, const Case&, std::string_view) {
+  class Damaged final : public SubjectDecorator {
+   public:
+    using SubjectDecorator::SubjectDecorator;
+    ShardedTensors reshard(const ShardedTensors& shards, const Layout& s, const Layout& t) override {
+      ShardedTensors delivered = inner().reshard(shards, s, t);
+      damage(delivered);
+      return delivered;
+    }
+  };
+  return std::make_shared<Damaged>(std::move(inner));
+}
+
+void zero_a_down(ShardedTensors& shards) {
+  Tensor& shard = shards.at("layers.0.down").front();
+  shard = Tensor::zeros(shard.dtype(), shard.shape());
+}
+void lose_a_row(ShardedTensors& shards) {
+  Tensor& shard = shards.at("embed").front();
+  shard = shard.rows(0, shard.dim(0) - 1);
+}
+void lose_a_tensor(ShardedTensors& shards) { shards.erase("embed"); }
+
+std::shared_ptr<Subject> raises(std::shared_ptr<Subject>, const Case&, std::string_view) {
+  throw std::runtime_error("the fault is broken");
+}
+
+Fault made(std::string_view name, FaultFamily family, Injection inject, Reason not_applicable = never,
+           Reason equivalent = nullptr) {
+  return {.name = name,
+          .family = family,
+          .level = FaultLevel::value,
+          .claim = "Made for a test.",
+          .reports = {},
+          .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
+          .arguments = {},
+          .not_applicable = not_applicable,
+          .equivalent = equivalent,
+          .inject = inject};
+}
+
+const Fault kKilled = made("killed", 'A', damaged<zero_a_down>);
+const Fault kSurvivor = made("survivor", 'B', nothing);
+
+KillReport run(std::vector<const Fault*> faults,
+               std::vector<Case> cases = {hand_picked("seed", "seed:tp2")}) {
+  KillOptions options;
+  for (const Fault* fault : faults) options.faults.push_back({fault, ""});
+  options.cases = std::move(cases);
+  return run_kill_matrix(options);
+}
+
+/// The one status of all cells.
+CellStatus status_of(const KillReport& report) {
+  EXPECT_EQ(report.cells.size(), 3U);
+  for (const KillCell& cell : report.cells)
+    EXPECT_EQ(cell.status, report.cells.front().status) << cell.message;
+  return report.cells.front().status;
+}
+
+TEST(KillMatrixStatus, Killed) {
+  const KillReport report = run({&kKilled});
+  EXPECT_EQ(status_of(report), CellStatus::killed);
+  EXPECT_TRUE(report.passed());
+  EXPECT_THAT(report.survivors, IsEmpty());
+}
+
+TEST(KillMatrixStatus, Survived) {
+  const KillReport report = run({&kSurvivor});
+  EXPECT_EQ(status_of(report), CellStatus::survived);
+  EXPECT_EQ(report.score(), 0.0);
+  EXPECT_FALSE(report.passed());
+  ASSERT_EQ(report.survivors.size(), 3U);
+  EXPECT_EQ(report.survivors.front(),
+            "survivor survives under layout: " + print_case(hand_picked("seed", "seed:tp2")));
+}
+
+TEST(KillMatrixStatus, EquivalentNeedsAWitness) {
+  const Fault fault = made("relabel", 'A', nothing, never, always);
+  const KillReport report = run({&fault});
+  EXPECT_EQ(status_of(report), CellStatus::equivalent);
+  EXPECT_EQ(report.cells.front().message, "because the test says so");
+  EXPECT_EQ(report.score(), 1.0);
+}
+
+TEST(KillMatrixStatus, AWitnessTheOraclesContradictIsNoEquivalence) {
+  const Fault fault = made("false_witness", 'A', damaged<zero_a_down>, never, always);
+  EXPECT_EQ(status_of(run({&fault})), CellStatus::killed);
+}
+
+TEST(KillMatrixStatus, OneContradictingOracleIsEnough) {
+  // No logit depends on an embedding row that is never looked up: only the bytes tell.
+  const Fault& poison = *parse_fault("poison_unsampled_embedding_rows").fault;
+  const Fault fault = made("half_a_witness", 'A', poison.inject, poison.not_applicable, always);
+  const KillReport report = run({&fault});
+  ASSERT_EQ(report.cells.size(), 3U);
+  EXPECT_EQ(report.cells[0].status, CellStatus::killed);
+  EXPECT_EQ(report.cells[1].status, CellStatus::survived);
+  EXPECT_EQ(report.cells[2].status, CellStatus::survived);
+}
+
+TEST(KillMatrixStatus, NotApplicable) {
+  const Fault fault = made("elsewhere", 'A', damaged<zero_a_down>, always);
+  const KillReport report = run({&fault});
+  EXPECT_EQ(status_of(report), CellStatus::not_applicable);
+  EXPECT_EQ(report.score(), 1.0);
+  EXPECT_FALSE(report.passed()) << "nothing was killed, so nothing is proven";
+}
+
+TEST(KillMatrixStatus, ACaseThatCannotBeRepresentedIsNotApplicable) {
+  const KillReport report = run({&kKilled}, {hand_picked("seed", "seed:tp3")});
+  EXPECT_EQ(status_of(report), CellStatus::not_applicable);
+  EXPECT_THAT(report.cells.front().message, HasSubstr("3"));
+}
+
+TEST(KillMatrixStatus, AFaultThatRaisesIsAnError) {
+  const Fault fault = made("broken", 'A', raises);
+  const KillReport report = run({&fault});
+  EXPECT_EQ(status_of(report), CellStatus::error);
+  EXPECT_THAT(report.cells.front().message, HasSubstr("the fault is broken"));
+  EXPECT_EQ(report.score(), 0.0);
+}
+
+TEST(KillMatrixStatus, AFaultThatChangesAShapeIsAnErrorAndNoKill) {
+  const Fault row = made("loses_a_row", 'A', damaged<lose_a_row>);
+  EXPECT_EQ(status_of(run({&row})), CellStatus::error);
+  const Fault tensor = made("loses_a_tensor", 'A', damaged<lose_a_tensor>);
+  EXPECT_EQ(status_of(run({&tensor})), CellStatus::error);
+}
+
+TEST(KillMatrixStatus, VacuousOutputsKillNothing) {
+  Case c = hand_picked("seed", "seed");
+  c.geometry.vocab = 1;
+  c.length = 1;
+  const KillReport report = run({&kKilled}, {c});
+  ASSERT_EQ(report.cells.size(), 3U);
+  EXPECT_EQ(report.cells[0].status, CellStatus::killed) << "bytes are never vacuous";
+  EXPECT_EQ(report.cells[1].status, CellStatus::vacuous);
+  EXPECT_EQ(report.cells[2].status, CellStatus::vacuous);
+  EXPECT_NEAR(report.score(), 1.0 / 3, 1e-12);
+}
+
+TEST(KillMatrixStatus, ATimeoutIsNoKill) {
+  KillOptions options;
+  options.faults = {{&kKilled, ""}};
+  options.cases = {hand_picked("seed", "seed:tp2")};
+  options.case_timeout_seconds = 0.0;
+  const KillReport report = run_kill_matrix(options);
+  EXPECT_EQ(status_of(report), CellStatus::timeout);
+  EXPECT_EQ(report.score(), 0.0);
+}
+
+TEST(KillMatrixStatus, AnOracleThisBuildLacksIsNotApplicable) {
+  KillOptions options;
+  options.faults = {{&kKilled, ""}};
+  options.oracles = {Oracle::exact, Oracle::tree};
+  options.cases = {hand_picked("seed", "seed:tp2")};
+  const KillReport report = run_kill_matrix(options);
+  ASSERT_EQ(report.cells.size(), 2U);
+  EXPECT_EQ(report.cells[0].status, CellStatus::not_applicable);
+  EXPECT_EQ(report.cells[1].status, CellStatus::killed);
+}
+
+TEST(KillMatrixBaseline, ACaseThatFailsWithoutAFaultIsNotJudged) {
+  Case red = hand_picked("seed", "seed:tp2");
+  red.geometry.n_kv_heads = 3;  // contradicts the heads
+  const KillReport report = run({&kKilled}, {red, hand_picked("seed", "seed:tp2")});
+  ASSERT_EQ(report.baseline_failures.size(), 1U);
+  EXPECT_THAT(report.baseline_failures.front(), HasSubstr("fails without a fault"));
+  EXPECT_THAT(report.baseline_failures.front(), HasSubstr("kv_heads=3"));
+  EXPECT_EQ(report.cells.size(), 3U);
+  EXPECT_FALSE(report.passed());
+}
+
+TEST(KillMatrixScore, IsKilledOverApplicableWithoutEquivalentPerFamily) {
+  const Fault also_killed = made("also_killed", 'B', damaged<zero_a_down>);
+  const Fault relabel = made("relabel", 'B', nothing, never, always);
+  const Fault elsewhere = made("elsewhere", 'B', nothing, always);
+  const KillReport report = run({&kKilled, &kSurvivor, &also_killed, &relabel, &elsewhere});
+  EXPECT_EQ(report.score_by_family.at('A'), 1.0);
+  EXPECT_EQ(report.score_by_family.at('B'), 0.5);
+  EXPECT_EQ(report.score(), 0.5) << "the worst family, never the pool";
+  EXPECT_FALSE(report.passed());
+  EXPECT_TRUE(report.passed(0.5));
+}
+
+TEST(KillMatrixScore, AnOracleThatWasNotDeclaredNeverLowersIt) {
+  Fault fault = kSurvivor;
+  fault.oracles = {};
+  const KillReport report = run({&kKilled, &fault});
+  EXPECT_EQ(report.score_by_family.at('B'), 1.0);
+  EXPECT_THAT(report.survivors, IsEmpty());
+  for (const KillCell& cell : report.cells) {
+    EXPECT_EQ(cell.expected, cell.fault == "killed");
+    EXPECT_EQ(cell.status, cell.expected ? CellStatus::killed : CellStatus::survived);
+  }
+}
+
+TEST(KillMatrixScore, TheControlIsInNoScoreAndMustBeDetected) {
+  const Fault seen = made("control", 'Z', damaged<zero_a_down>);
+  const KillReport good = run({&kKilled, &seen});
+  EXPECT_FALSE(good.score_by_family.contains('Z'));
+  EXPECT_TRUE(good.passed());
+  const Fault missed = made("control", 'Z', nothing);
+  const KillReport bad = run({&kKilled, &missed});
+  EXPECT_EQ(bad.score(), 1.0);
+  EXPECT_FALSE(bad.passed());
+}
+
+TEST(KillMatrixRows, CountStatusesAndKeepTheWeakestAndStrongestMargin) {
+  const KillReport report = run({&kKilled}, {hand_picked("seed", "seed:tp3"), hand_picked("seed", "seed:tp2"),
+                                             hand_picked("seed", "seed:tp4")});
+  ASSERT_EQ(report.rows.size(), 3U);
+  const KillRow& native = report.rows[2];
+  EXPECT_EQ(native.oracle, Oracle::native);
+  EXPECT_EQ(native.counts.at(CellStatus::killed), 2);
+  EXPECT_EQ(native.counts.at(CellStatus::not_applicable), 1);
+  EXPECT_EQ(native.cases_to_first_kill, 1);
+  EXPECT_EQ(native.first_killing_case, print_case(hand_picked("seed", "seed:tp2")));
+  std::vector<double> margins;
+  for (const KillCell& cell : report.cells) {
+    if (cell.oracle == Oracle::native && cell.status == CellStatus::killed) margins.push_back(cell.margin());
+  }
+  ASSERT_EQ(margins.size(), 2U);
+  EXPECT_EQ(native.weakest_margin, std::ranges::min(margins));
+  EXPECT_EQ(native.strongest_margin, std::ranges::max(margins));
+  EXPECT_GT(native.weakest_deviation, 0.0);
+  EXPECT_EQ(report.rows[0].weakest_margin, 0.0) << "bytes have no threshold";
+}
+
+TEST(KillMatrixRows, CountTheCasesUpToTheFirstKill) {
+  // Killed at degree 4 alone.
+  const auto at_four = [](std::shared_ptr<Subject> inner, const Case& c, std::string_view a) {
+    return c.target.tp_degree() == 4 ? damaged<zero_a_down>(std::move(inner), c, a) : inner;
+  };
+  const Fault fault = made("late", 'A', at_four);
+  const KillReport report =
+      run({&fault}, {hand_picked("seed", "seed:tp2"), hand_picked("seed:tp2", "seed:tp2"),
+                     hand_picked("seed", "seed:tp4")});
+  for (const KillRow& row : report.rows) EXPECT_EQ(row.cases_to_first_kill, 3);
+}
+
+TEST(KillMatrixRows, AreOrderedByFamilyFaultAndOracle) {
+  KillOptions options;
+  options.oracles = {Oracle::layout};
+  options.cases = {hand_picked("seed:tp2", "seed:tp4")};
+  const KillReport report = run_kill_matrix(options);
+  EXPECT_TRUE(
+      std::ranges::is_sorted(report.rows, {}, [](const KillRow& r) { return std::pair(r.family, r.fault); }));
+  std::size_t choices = 0;
+  for (const Fault* fault : all_faults()) choices += std::max<std::size_t>(1, fault->arguments.size());
+  EXPECT_EQ(report.rows.size(), choices) << "all faults with every legal argument";
+}
+
+TEST(KillMatrixRandomCases, AreDrawnUntilEnoughApply) {
+  // Applies to every third draw.
+  const Fault fault = made("picky", 'A', damaged<zero_a_down>, [](const Case& c, std::string_view) {
+    return c.seed % 3 == 0 ? std::nullopt : std::optional<std::string>("not this one");
+  });
+  KillOptions options;
+  options.faults = {{&fault, ""}};
+  options.oracles = {Oracle::layout};
+  options.random_cases = 4;
+  options.draw = [](std::uint64_t index) {
+    Case c = hand_picked("seed", "seed:tp2");
+    c.seed = index;
+    return c;
+  };
+  const KillReport report = run_kill_matrix(options);
+  EXPECT_EQ(report.cells.size(), 4U);
+  for (const KillCell& cell : report.cells) EXPECT_EQ(cell.config, "random");
+}
+
+TEST(KillMatrixRandomCases, StopAfterTwentyDrawsForEachWantedCase) {
+  const Fault fault = made("nowhere", 'A', damaged<zero_a_down>, always);
+  std::uint64_t drawn = 0;
+  KillOptions options;
+  options.faults = {{&fault, ""}};
+  options.random_cases = 3;
+  options.draw = [&](std::uint64_t) {
+    ++drawn;
+    return hand_picked("seed", "seed:tp2");
+  };
+  EXPECT_THAT(run_kill_matrix(options).cells, IsEmpty());
+  EXPECT_EQ(drawn, 60U);
+}
+
+TEST(KillMatrix, TheNumberOfThreadsIsInvisible) {
+  const auto cells_with = [](int jobs) {
+    KillOptions options;
+    options.random_cases = 2;
+    options.draw = random_case;
+    options.jobs = jobs;
+    std::vector<std::string> lines;
+    for (const KillCell& cell : run_kill_matrix(options).cells) {
+      lines.push_back(cell.fault + "|" + std::string(to_string(cell.oracle)) + "|" + cell.case_line + "|" +
+                      std::string(to_string(cell.status)) + "|" + std::to_string(cell.deviation) + "|" +
+                      cell.message);
+    }
+    return lines;
+  };
+  EXPECT_EQ(cells_with(1), cells_with(3));
+}
+
+}  // namespace
+}  // namespace shardcheck

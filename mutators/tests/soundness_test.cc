@@ -1,0 +1,79 @@
+// The catalogue against random cases: a fault that applies and has no witness of equivalence is killed by
+// every oracle it declares, a fault with a witness is agreed with by all, and the right subject passes
+// everywhere.
+#include <gtest/gtest.h>
+
+#include "random_cases.h"
+#include "shardcheck/mutators/kill_matrix.h"
+
+namespace shardcheck {
+namespace {
+
+const KillReport& report() {
+  static const KillReport result = [] {
+    KillOptions options;
+    options.random_cases = 25;
+    options.draw = random_case;
+    options.jobs = 2;
+    return run_kill_matrix(options);
+  }();
+  return result;
+}
+
+std::string described(const KillCell& cell) {
+  return std::string(cell.fault) + " under " + std::string(to_string(cell.oracle)) + ": " + cell.case_line +
+         " (" + cell.message + ")";
+}
+
+TEST(FaultSoundness, TheRightSubjectPassesOnEveryCase) { EXPECT_EQ(report().baseline_failures.size(), 0U); }
+
+TEST(FaultSoundness, WhatAppliesIsKilledOrHasAWitness) {
+  for (const KillCell& cell : report().cells) {
+    if (!cell.expected) continue;
+    EXPECT_TRUE(cell.status == CellStatus::killed || cell.status == CellStatus::equivalent)
+        << described(cell);
+  }
+}
+
+TEST(FaultSoundness, NothingRaises) {
+  for (const KillCell& cell : report().cells) {
+    EXPECT_NE(cell.status, CellStatus::error) << described(cell);
+    EXPECT_NE(cell.status, CellStatus::vacuous) << described(cell);
+  }
+}
+
+TEST(FaultSoundness, EveryFaultIsKilledOnRandomCases) {
+  for (const KillRow& row : report().rows) {
+    if (!row.expected) continue;
+    const auto found = row.counts.find(CellStatus::killed);
+    EXPECT_GE(found == row.counts.end() ? 0 : found->second, 5)
+        << row.fault << " under " << to_string(row.oracle);
+  }
+}
+
+TEST(FaultSoundness, EveryWitnessIsSeenAtLeastOnce) {
+  for (const Fault* fault : all_faults()) {
+    if (fault->equivalent == nullptr) continue;
+    bool seen = false;
+    for (const KillRow& row : report().rows) {
+      seen = seen || (row.fault == fault->name && row.counts.contains(CellStatus::equivalent));
+    }
+    EXPECT_TRUE(seen) << fault->name;
+  }
+}
+
+TEST(FaultSoundness, NativeKillsLieFarAboveTheThreshold) {
+  for (const KillCell& cell : report().cells) {
+    if (cell.oracle != Oracle::native || !cell.expected || cell.status != CellStatus::killed) continue;
+    EXPECT_GT(cell.margin(), 10.0) << described(cell);
+  }
+}
+
+TEST(FaultSoundness, ScoreIsFull) {
+  EXPECT_EQ(report().score(), 1.0);
+  EXPECT_TRUE(report().passed());
+  EXPECT_TRUE(report().survivors.empty());
+}
+
+}  // namespace
+}  // namespace shardcheck
