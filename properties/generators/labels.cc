@@ -1,0 +1,42 @@
+#include "shardcheck/properties/generator.h"
+
+namespace shardcheck {
+namespace {
+
+bool is_power_of_two(std::int64_t value) { return (value & (value - 1)) == 0; }
+
+bool is_square(const Geometry& g) {
+  return g.d_model == g.attention_width() || g.d_model == g.kv_width() || g.d_model == g.ffn ||
+         g.d_model == g.vocab;
+}
+
+}  // namespace
+
+std::vector<std::string> labels_of(const Case& c) {
+  const Geometry& g = c.geometry;
+  std::vector<std::string> labels;
+  const auto label_if = [&labels](bool holds, const char* label) {
+    if (holds) labels.emplace_back(label);
+  };
+  const int target = c.target.tp_degree();
+  label_if(g.vocab % target != 0, "uneven");
+  label_if(g.n_kv_heads < g.n_heads, "kv_heads<heads");
+  label_if(g.n_kv_heads >= 2 && g.n_heads >= 2 * g.n_kv_heads, "groups>=2x2");
+  label_if(!is_power_of_two(g.n_heads), "heads_not_power_of_two");
+  label_if(!is_power_of_two(target), "degree_not_power_of_two");
+  label_if(is_square(g), "square");
+  label_if(c.target.table != "hf-llama", "fused");
+  label_if(g.tied, "tied");
+  label_if(g.rope != Rope::none, "rope");
+  label_if(g.qkv_bias, "bias");
+  label_if(g.qk_norm, "qk_norm");
+  label_if(c.source != c.target, "source!=target");
+  label_if(c.source.table != c.target.table, "two_tables");
+  label_if(target > 1, "target_degree>1");
+  label_if(c.source.tp_degree() > 1, "source_degree>1");
+  label_if(c.dtype != DType::f32, "16_bit");
+  label_if(c.arithmetic == Arithmetic::tree, "tree");
+  return labels;
+}
+
+}  // namespace shardcheck

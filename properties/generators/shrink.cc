@@ -1,0 +1,286 @@
+// Shrinking as small passes. Each pass proposes simpler cases and knows nothing of the others; one filter
+// keeps the valid and strictly smaller ones.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+
+#include "layout_probe.h"
+#include "shardcheck/properties/generator.h"
+
+namespace shardcheck {
+namespace {
+
+constexpr LayoutName Case::*kLayouts[] = {&Case::via, &Case::source, &Case::target};
+
+const Case& simplest() {
+  static const Case c;
+  return c;
+}
+
+double distance(std::int64_t value, std::int64_t simplest_value) {
+  if (value == simplest_value) return 0.0;
+  return 1.0 + std::log2(1.0 + std::abs(static_cast<double>(value) - static_cast<double>(simplest_value)));
+}
+
+double layout_size(const LayoutName& name) {
+  return distance(name.tp_degree(), 1) + (name.table == simplest().source.table ? 0.0 : 1.0) +
+         static_cast<double>(name.axes.size());
+}
+
+using Pass = void (*)(const Case& c, std::vector<Case>& out);
+
+/// Adds a copy of `c` after `edit` changed it.
+template <typename Edit>
+void propose(const Case& c, std::vector<Case>& out, Edit edit) {
+  Case candidate = c;
+  edit(candidate);
+  out.push_back(std::move(candidate));
+}
+
+/// From `value` toward `goal`: the goal, the number before it (another parity), half way, a quarter, one
+/// step. Each is rounded both ways to multiples of `unit`, so that a width stays divisible.
+std::vector<std::int64_t> steps_toward(std::int64_t value, std::int64_t goal, std::int64_t unit = 1) {
+  const std::int64_t gap = goal - value;
+  const std::int64_t one = gap > 0 ? 1 : -1;
+  std::vector<std::int64_t> steps;
+  for (const std::int64_t step : {goal, goal - one, value + gap / 2, value + gap / 4, value + one}) {
+    for (const std::int64_t rounded : {step / unit * unit, (step + unit - 1) / unit * unit}) {
+      const bool known = std::find(steps.begin(), steps.end(), rounded) != steps.end();
+      if (rounded >= 1 && rounded != value && !known) steps.push_back(rounded);
+    }
+  }
+  return steps;
+}
+
+/// Common unit of everything that the case's degrees cut.
+std::int64_t degree_unit(const Case& c) {
+  const std::int64_t unit = std::lcm(c.source.tp_degree(), c.target.tp_degree());
+  return std::lcm(unit, static_cast<std::int64_t>(c.via.tp_degree()));
+}
+
+/// Everything at once: the default geometry and inputs, with the heads and widths the degrees need.
+void forget_everything(const Case& c, std::vector<Case>& out) {
+  const std::int64_t unit = degree_unit(c);
+  propose(c, out, [&](Case& s) {
+    s.geometry = simplest().geometry;
+    s.geometry.n_heads = s.geometry.n_kv_heads = unit;
+    s.geometry.ffn = std::max<std::int64_t>(1, (s.geometry.ffn + unit - 1) / unit) * unit;
+    s.batch = 1;
+    s.length = simplest().length;
+    s.seed = 0;
+    s.dtype = simplest().dtype;
+  });
+}
+
+/// Switches features off, one at a time.
+void drop_features(const Case& c, std::vector<Case>& out) {
+  propose(c, out, [](Case& s) { s.geometry.tied = false; });
+  propose(c, out, [](Case& s) { s.geometry.qkv_bias = false; });
+  propose(c, out, [](Case& s) { s.geometry.qk_norm = false; });
+  propose(c, out, [](Case& s) {
+    s.geometry.rope = Rope::none;
+    s.geometry.rope_theta = simplest().geometry.rope_theta;
+  });
+  propose(c, out, [](Case& s) { s.geometry.rope_theta = simplest().geometry.rope_theta; });
+  propose(c, out, [](Case& s) { s.geometry.norm_eps = simplest().geometry.norm_eps; });
+  propose(c, out, [](Case& s) { s.dtype = simplest().dtype; });
+  propose(c, out, [](Case& s) { s.weights = simplest().weights; });
+}
+
+void fewer_layers(const Case& c, std::vector<Case>& out) {
+  for (const std::int64_t layers : steps_toward(c.geometry.n_layers, 1))
+    propose(c, out, [&](Case& s) { s.geometry.n_layers = layers; });
+}
+
+/// Every layout, then each one, from the seed table.
+void simpler_tables(const Case& c, std::vector<Case>& out) {
+  propose(c, out, [](Case& s) { s.source.table = s.target.table = s.via.table = simplest().source.table; });
+  for (LayoutName Case::*layout : kLayouts)
+    propose(c, out, [&](Case& s) { (s.*layout).table = simplest().source.table; });
+}
+
+/// Each degree toward 1; source and target together where they are equal.
+void smaller_degrees(const Case& c, std::vector<Case>& out) {
+  for (LayoutName Case::*layout : kLayouts) {
+    const LayoutName& name = c.*layout;
+    for (int degree = 1; degree < name.tp_degree(); ++degree)
+      propose(c, out, [&](Case& s) { s.*layout = layout_at(name.table, degree); });
+  }
+  if (c.source.tp_degree() != c.target.tp_degree()) return;
+  for (int degree = 1; degree < c.target.tp_degree(); ++degree) {
+    propose(c, out, [&](Case& s) {
+      s.source = layout_at(c.source.table, degree);
+      s.target = layout_at(c.target.table, degree);
+    });
+  }
+}
+
+/// What equals d_model stays equal to it: the edit as it is, and with d_model following the attention width
+/// or ffn.
+template <typename Edit>
+void propose_keeping_squares(const Case& c, std::vector<Case>& out, Edit edit) {
+  propose(c, out, edit);
+  const Geometry& g = c.geometry;
+  const bool square_attention = g.d_model == g.attention_width();
+  if (!square_attention && g.d_model != g.ffn) return;
+  propose(c, out, [&](Case& s) {
+    edit(s);
+    s.geometry.d_model = square_attention ? s.geometry.attention_width() : s.geometry.ffn;
+  });
+}
+
+void propose_heads(const Case& c, std::vector<Case>& out, std::int64_t kv_heads, std::int64_t group,
+                   std::int64_t head_dim) {
+  propose_keeping_squares(c, out, [&](Case& s) {
+    s.geometry.n_kv_heads = kv_heads;
+    s.geometry.n_heads = kv_heads * group;
+    s.geometry.head_dim = head_dim;
+  });
+}
+
+/// Fewer KV heads (multiples of the degrees, or any), fewer query heads per KV head, head_dim toward its
+/// default.
+void fewer_heads(const Case& c, std::vector<Case>& out) {
+  const Geometry& g = c.geometry;
+  const std::int64_t group = g.n_heads / g.n_kv_heads;
+  for (const std::int64_t unit : {degree_unit(c), std::int64_t{1}}) {
+    propose_heads(c, out, unit, 1, g.head_dim);
+    for (const std::int64_t fewer : steps_toward(g.n_kv_heads, unit, unit))
+      propose_heads(c, out, fewer, group, g.head_dim);
+  }
+  for (const std::int64_t fewer : steps_toward(group, 1))
+    propose_heads(c, out, g.n_kv_heads, fewer, g.head_dim);
+  for (const std::int64_t width : steps_toward(g.head_dim, simplest().geometry.head_dim, 2))
+    propose_heads(c, out, g.n_kv_heads, group, width);
+}
+
+/// Degrees together with the heads they cut: tp4 with 4 KV heads becomes tp2 with 2, though tp4 alone may
+/// be needed for the 4 heads and the other way round.
+void fewer_heads_and_degrees(const Case& c, std::vector<Case>& out) {
+  const Geometry& g = c.geometry;
+  for (int degree = 1; degree < c.target.tp_degree(); ++degree) {
+    propose_keeping_squares(c, out, [&](Case& s) {
+      for (LayoutName Case::*layout : kLayouts)
+        s.*layout = layout_at((c.*layout).table, std::min(degree, (c.*layout).tp_degree()));
+      const std::int64_t unit = degree_unit(s);
+      s.geometry.n_kv_heads = unit;
+      s.geometry.n_heads = unit * (g.n_heads / g.n_kv_heads);
+      s.geometry.ffn = (simplest().geometry.ffn + unit - 1) / unit * unit;
+    });
+  }
+}
+
+/// Widths toward their defaults, in multiples the degrees divide; a square down projection stays square.
+void narrower(const Case& c, std::vector<Case>& out) {
+  const Geometry& g = c.geometry;
+  const Geometry& goal = simplest().geometry;
+  const std::int64_t unit = degree_unit(c);
+  for (const std::int64_t vocab : steps_toward(g.vocab, goal.vocab))
+    propose(c, out, [&](Case& s) { s.geometry.vocab = vocab; });
+  for (const std::int64_t vocab : steps_toward(g.vocab, goal.vocab, unit))
+    propose(c, out, [&](Case& s) { s.geometry.vocab = vocab; });
+  for (const std::int64_t width : steps_toward(g.d_model, goal.d_model))
+    propose(c, out, [&](Case& s) { s.geometry.d_model = width; });
+  for (const std::int64_t ffn : steps_toward(g.ffn, goal.ffn, unit))
+    propose_keeping_squares(c, out, [&](Case& s) { s.geometry.ffn = ffn; });
+}
+
+void shorter_inputs(const Case& c, std::vector<Case>& out) {
+  for (const std::int64_t batch : steps_toward(c.batch, 1))
+    propose(c, out, [&](Case& s) { s.batch = batch; });
+  for (const std::int64_t length : steps_toward(c.length, simplest().length))
+    propose(c, out, [&](Case& s) { s.length = length; });
+  for (const std::uint64_t seed :
+       {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, c.seed / 1000, c.seed / 2})
+    propose(c, out, [&](Case& s) { s.seed = seed; });
+}
+
+/// Text: nothing, either half, then without one byte (at most 64 places).
+void shorter_text(const Case& c, std::vector<Case>& out) {
+  const std::string& text = c.input;
+  propose(c, out, [](Case& s) { s.input.clear(); });
+  propose(c, out, [&](Case& s) { s.input = text.substr(0, text.size() / 2); });
+  propose(c, out, [&](Case& s) { s.input = text.substr(text.size() / 2); });
+  const std::size_t stride = std::max<std::size_t>(1, text.size() / 64);
+  for (std::size_t at = 0; at < text.size(); at += stride)
+    propose(c, out, [&](Case& s) { s.input.erase(at, 1); });
+}
+
+/// Most drastic first.
+constexpr Pass kPasses[] = {
+    forget_everything,       fewer_layers, drop_features, simpler_tables, smaller_degrees,
+    fewer_heads_and_degrees, fewer_heads,  narrower,      shorter_inputs, shorter_text};
+
+bool parses_back(const Case& c) {
+  try {
+    return parse_case(print_case(c)) == c;
+  } catch (const InvalidCase&) {
+    return false;
+  }
+}
+
+/// What a layout allows for a geometry.
+struct Ability {
+  bool representable = false;
+  bool runnable = false;
+};
+
+Ability ability_of(const LayoutName& name, const Geometry& geometry) {
+  const bool representable = is_representable(name, geometry);
+  return {representable, representable && has_running_consumer(name, geometry)};
+}
+
+using Abilities = std::array<Ability, std::size(kLayouts)>;
+
+Abilities abilities_of(const Case& c) {
+  Abilities all;
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = ability_of(c.*kLayouts[i], c.geometry);
+  return all;
+}
+
+/// A simpler case allows no less than the case it comes from.
+bool allows_as_much(const Abilities& needed, const Case& candidate) {
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    const LayoutName& name = candidate.*kLayouts[i];
+    if (needed[i].runnable && !has_running_consumer(name, candidate.geometry)) return false;
+    if (needed[i].representable && !is_representable(name, candidate.geometry)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+double case_size(const Case& c) {
+  const Geometry& g = c.geometry;
+  const Geometry& zero = simplest().geometry;
+  double size = distance(g.d_model, zero.d_model) + distance(g.n_layers, zero.n_layers) +
+                distance(g.n_heads, zero.n_heads) + distance(g.n_kv_heads, zero.n_kv_heads) +
+                distance(g.head_dim, zero.head_dim) + distance(g.ffn, zero.ffn) +
+                distance(g.vocab, zero.vocab) + distance(c.batch, simplest().batch) +
+                distance(c.length, simplest().length);
+  for (const bool differs :
+       {g.norm_eps != zero.norm_eps, g.rope != zero.rope, g.rope_theta != zero.rope_theta, g.tied, g.qkv_bias,
+        g.qk_norm, c.dtype != simplest().dtype, c.weights != simplest().weights})
+    size += differs ? 1.0 : 0.0;
+  size += layout_size(c.source) + layout_size(c.target) + layout_size(c.via);
+  size += c.seed == 0 ? 0.0 : 1.0 + std::log2(1.0 + static_cast<double>(c.seed));
+  return size + static_cast<double>(c.input.size());
+}
+
+std::vector<Case> shrink_case(const Case& c) {
+  std::vector<Case> proposed;
+  for (const Pass pass : kPasses) pass(c, proposed);
+  const double size = case_size(c);
+  const Abilities needed = abilities_of(c);
+  std::vector<Case> simpler;
+  for (Case& candidate : proposed) {
+    const bool known = std::find(simpler.begin(), simpler.end(), candidate) != simpler.end();
+    if (!known && case_size(candidate) < size && allows_as_much(needed, candidate) && parses_back(candidate))
+      simpler.push_back(std::move(candidate));
+  }
+  return simpler;
+}
+
+}  // namespace shardcheck

@@ -1,0 +1,38 @@
+// The one generator layer: draw a case, shrink a case. GoogleTest, the program and the fuzz editor all draw
+// through it; rc::Gen<Case> wraps these two functions.
+#pragma once
+
+#include <vector>
+
+#include "shardcheck/case/case.h"
+#include "shardcheck/tensor/stream.h"
+
+namespace shardcheck {
+
+struct DrawOptions {
+  bool forward = true;     // the law runs a forward pass: keep it small enough for about a millisecond
+  bool any_dtype = false;  // bf16 and f16 too (byte laws)
+  bool allow_unrepresentable = false;  // degrees the geometry does not divide by
+  bool three_layouts = false;          // draw `via` too
+  Arithmetic arithmetic = Arithmetic::native;
+  bool any_arithmetic = false;
+};
+
+/// A random case with powered inputs: heads not a power of two in a good share, at least two KV groups with
+/// at least two query heads in a good share, one square dimension in a share and distinct dimensions
+/// otherwise, uneven vocabulary in a share, at least 32 tokens for forward laws, source and target degree any
+/// ordered pair.
+Case draw_case(Stream& stream, const DrawOptions& options);
+
+/// Simpler cases, most drastic first: each differs from `c` in one field or one coupled group of fields moved
+/// toward its default, parses back, and has layouts that are representable and runnable where those of `c`
+/// are. Law, arithmetic and fault are kept. Finite: every candidate has a strictly smaller `case_size`.
+std::vector<Case> shrink_case(const Case& c);
+/// Measure that every shrink step lowers.
+double case_size(const Case& c);
+
+/// Labels the runner counts: "uneven", "kv_heads<heads", "heads_not_power_of_two", "square", "fused", "tied",
+/// "rope", "qk_norm", "bias", "source!=target", "target_degree>1", "16_bit", ...
+std::vector<std::string> labels_of(const Case& c);
+
+}  // namespace shardcheck

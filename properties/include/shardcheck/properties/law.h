@@ -1,0 +1,44 @@
+// Laws: one file each under properties/laws/. The file name is the law's name. A law file includes no test
+// framework: it is a pure function of a case and a subject.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardcheck/case/case.h"
+#include "shardcheck/case/outcome.h"
+#include "shardcheck/case/subject.h"
+#include "shardcheck/tensor/stream.h"
+
+namespace shardcheck {
+
+/// The share of cases that must carry a label, or the law's generator is unhealthy.
+struct LabelShare {
+  std::string_view label;
+  double minimum = 0.0;
+};
+
+struct Law {
+  std::string_view name;
+  std::string_view claim;  // one present-tense sentence that holds for every case
+  Outcome (*check)(const Case& c, Subject& subject) = nullptr;
+  Case (*draw)(Stream& stream) = nullptr;  // law name already set in the result
+  std::vector<LabelShare> shares;
+  int smoke_cases = 50;  // minimum decided cases of the smoke suite; full: 10x
+};
+
+/// Every law, sorted by name.
+const std::vector<const Law*>& all_laws();
+/// Throws InvalidInput naming the nearest law.
+const Law& law_named(std::string_view name);
+/// Laws whose name matches a glob (* and ?), sorted. Throws InvalidInput when none does.
+std::vector<const Law*> laws_matching(std::string_view glob);
+
+/// Runs a law on a case with the case's own fault: fills deviation, labels and digest; turns exceptions into
+/// Verdict::error, except UnsupportedLayout, which is Verdict::skipped, and InvalidShards, which is
+/// Verdict::failed: the subject made shards that their layout refuses.
+Outcome check_case(const Law& law, const Case& c);
+Outcome check_case(const Law& law, const Case& c, Subject& subject);
+
+}  // namespace shardcheck

@@ -1,0 +1,72 @@
+// The one runner: draws cases through RapidCheck, runs laws, shrinks failures, checks health. Serves
+// GoogleTest, the program and (later) fuzzers, MPI and users' subjects.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardcheck/properties/law.h"
+
+namespace shardcheck {
+
+struct RunOptions {
+  std::uint64_t seed = 0;
+  std::optional<std::int64_t> cases;     // replaces the law's minimum; below 200 also drops the share checks
+  double multiplier = 1.0;               // of the law's minimum (full suite: 10)
+  std::optional<double> seconds;         // stop after this long; alone, run on past the minimum until then
+  std::string fault;                     // injected into every drawn case
+  std::optional<Arithmetic> arithmetic;  // forced on every drawn case
+  double shrink_seconds = 30.0;
+  int shrink_steps = 500;
+  double case_timeout_seconds = 30.0;  // measured after the case: no thread is killed; a failure stays one
+  int jobs = 1;
+  std::function<void(const std::string&)> progress;
+  std::function<std::shared_ptr<Subject>(const Case&)> subject;  // empty: subject_of(case)
+};
+
+struct Failure {
+  Case original, minimal;
+  Outcome outcome;                      // of the minimal case
+  int shrink_steps = 0;                 // cases tried
+  std::vector<std::string> irrelevant;  // keys of the minimal case for which another value fails too
+  bool nondeterministic = false;
+};
+
+struct LawReport {
+  std::string name, claim;
+  std::int64_t cases = 0, passed = 0, failed = 0, vacuous = 0, mistrusted = 0, skipped = 0, timeouts = 0,
+               errors = 0;
+  double seconds = 0.0;
+  std::map<std::string, std::int64_t> labels;
+  double worst_deviation = 0.0, worst_share_of_threshold = 0.0;
+  std::optional<Failure> failure;   // the first
+  std::vector<std::string> health;  // failed health checks: label shares, too many undecided, too few cases
+  /// failed: a case failed. error: an internal error. Verdict::vacuous stands for inconclusive.
+  Verdict verdict = Verdict::passed;
+};
+
+/// Runs cases in index order until the budget ends or one fails; the report does not depend on `jobs`. Every
+/// 20th case runs twice. Inconclusive: fewer decided cases than the minimum, more than 10 % undecided, or a
+/// label three standard deviations below its share.
+LawReport run_law(const Law& law, const RunOptions& options);
+
+/// Shrinks a failing case within the budget to one with the same verdict; calls `improved` with each better
+/// case. A case that passes is returned as it is.
+Failure shrink_failure(const Law& law, const Case& failing, const RunOptions& options,
+                       const std::function<void(const Case&)>& improved = {});
+
+/// The failure report in the house's order: claim, original line, minimal line with annotated fields, the
+/// difference, the replay command (`program` is how the user called it), the text of a regression file.
+std::string describe_failure(const Law& law, const Failure& failure, const std::string& program);
+/// The regression file's text: header (law, verdict, why) and the minimal case line.
+std::string regression_file(const Law& law, const Failure& failure);
+
+/// Exit code of a set of reports: 1 failed, 4 error, 3 inconclusive, else 0.
+int exit_code_of(const std::vector<LawReport>& reports);
+
+}  // namespace shardcheck

@@ -1,0 +1,69 @@
+#include "law_support.h"
+
+namespace shardcheck::laws {
+namespace {
+
+/// Numbers bits from `next` on, scattered so that 16-bit elements differ too.
+void number_elements(Tensor& tensor, std::uint32_t& next) {
+  constexpr std::uint32_t kOdd = 0x9E3779B1U;
+  if (tensor.dtype() == DType::f32) {
+    for (auto& bits : tensor.mutable_as<std::uint32_t>()) bits = next++ * kOdd;
+  } else {
+    for (auto& bits : tensor.mutable_as<std::uint16_t>())
+      bits = static_cast<std::uint16_t>((next++ * kOdd) >> 16);
+  }
+}
+
+/// Shards that no split has touched: numbered elements, replicas equal.
+ShardedTensors numbered_shards(const Layout& layout, const Case& c) {
+  ShardedTensors shards;
+  auto next = static_cast<std::uint32_t>(c.seed) + 1;
+  for (const LayoutEntry& entry : layout.entries) {
+    std::vector<Tensor>& ranks = shards[entry.name];
+    const bool replicated = std::holds_alternative<Replicate>(entry.placed.placement());
+    for (int rank = 0; rank < layout.degree; ++rank) {
+      if (replicated && rank > 0) {
+        ranks.push_back(ranks.front());
+        continue;
+      }
+      ranks.push_back(Tensor::uninitialized(c.dtype, entry.placed.local_shape(rank)));
+      number_elements(ranks.back(), next);
+    }
+  }
+  return shards;
+}
+
+bool has_partial(const Layout& layout) {
+  for (const LayoutEntry& entry : layout.entries) {
+    if (std::holds_alternative<Partial>(entry.placed.placement())) return true;
+  }
+  return false;
+}
+
+Outcome check(const Case& c, Subject& subject) {
+  const Layout layout = make_layout(c.target, c.geometry);
+  if (has_partial(layout)) return Outcome::of(Verdict::skipped, "many sets of addends have one sum");
+  const ShardedTensors shards = numbered_shards(layout, c);
+  const TensorMap gathered = subject.gather(shards, layout);
+  const ShardedTensors again = subject.split(gathered, layout);
+  return with_digest(same_shards("split does not undo gather", layout, shards, again),
+                     Digest().add(gathered).add(again));
+}
+
+Case draw(Stream& stream) {
+  return draw_for("split_inverts_gather", stream, {.forward = false, .any_dtype = true});
+}
+
+}  // namespace
+
+const Law& split_inverts_gather() {
+  static const Law law{.name = "split_inverts_gather",
+                       .claim = "Splitting what gather produced gives back every byte of every shard.",
+                       .check = check,
+                       .draw = draw,
+                       .shares = byte_shares(),
+                       .smoke_cases = 50};
+  return law;
+}
+
+}  // namespace shardcheck::laws

@@ -1,0 +1,86 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "shardcheck/properties/runner.h"
+
+namespace shardcheck {
+namespace {
+
+/// One word of a POSIX shell.
+std::string shell_quoted(std::string_view text) {
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+std::string row(std::string_view name, std::string_view value) {
+  return value.empty() ? std::string() : fmt::format("    {:<24}{}\n", name, value);
+}
+
+std::string number_or_nothing(std::int64_t value, std::int64_t unset) {
+  return value == unset ? std::string() : std::to_string(value);
+}
+
+std::string difference_rows(const Difference& d) {
+  std::string text = row("parameter", d.parameter);
+  text += row("source degree", number_or_nothing(d.source_degree, 0));
+  text += row("target degree", number_or_nothing(d.target_degree, 0));
+  if (d.max_abs > 0.0 || std::isnan(d.max_abs))
+    text += row("max abs deviation", fmt::format("{:.6g}", d.max_abs));
+  if (d.threshold > 0.0) text += row("threshold", fmt::format("{:.6g}", d.threshold));
+  text += row("worst index", number_or_nothing(d.worst_index, -1));
+  text += row("expected", d.expected);
+  text += row("actual", d.actual);
+  return text + row("rank", number_or_nothing(d.rank, -1));
+}
+
+std::string annotations(const Failure& failure) {
+  std::string text;
+  for (const std::string& key : failure.irrelevant)
+    text += fmt::format("    {}={}: another value fails too\n", key, get_case_key(failure.minimal, key));
+  return text;
+}
+
+std::string indented(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    out += fmt::format("    {}\n", text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string describe_failure(const Law& law, const Failure& failure, const std::string& program) {
+  std::string text = fmt::format("law {}: {}\n", law.name, law.claim);
+  text += fmt::format("  original case:\n    {}\n", print_case(failure.original));
+  text +=
+      fmt::format("  minimal case ({} tried):\n    {}\n", failure.shrink_steps, print_case(failure.minimal));
+  text += annotations(failure);
+  text += fmt::format("  {}: {}\n",
+                      failure.nondeterministic ? "nondeterministic" : to_string(failure.outcome.verdict),
+                      failure.outcome.message);
+  if (failure.outcome.difference) text += difference_rows(*failure.outcome.difference);
+  text += fmt::format("  replay:\n    {} replay {}\n", program, shell_quoted(print_case(failure.minimal)));
+  return text + "  regression file:\n" + indented(regression_file(law, failure));
+}
+
+std::string regression_file(const Law& law, const Failure& failure) {
+  CaseFile file;
+  file.header = {{"law", std::string(law.name)},
+                 {"verdict", std::string(to_string(failure.outcome.verdict))},
+                 {"why", failure.outcome.message}};
+  file.value = failure.minimal;
+  return print_case_file(file);
+}
+
+}  // namespace shardcheck

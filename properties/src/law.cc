@@ -1,0 +1,100 @@
+#include "shardcheck/properties/law.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shardcheck/mutators/fault.h"
+#include "shardcheck/properties/generator.h"
+
+namespace shardcheck {
+namespace {
+
+/// * matches any run of characters, ? any one. Linear in text times stars: only the last star is retried.
+bool matches(std::string_view glob, std::string_view text) {
+  std::size_t g = 0, t = 0;
+  std::size_t star = std::string_view::npos, retry = 0;
+  while (t < text.size()) {
+    if (g < glob.size() && glob[g] == '*') {
+      star = g++;
+      retry = t;
+    } else if (g < glob.size() && (glob[g] == '?' || glob[g] == text[t])) {
+      ++g;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      g = star + 1;
+      t = ++retry;
+    } else {
+      return false;
+    }
+  }
+  return std::all_of(glob.begin() + static_cast<std::ptrdiff_t>(g), glob.end(),
+                     [](char c) { return c == '*'; });
+}
+
+std::vector<std::string> law_names() {
+  std::vector<std::string> names;
+  for (const Law* law : all_laws()) names.emplace_back(law->name);
+  return names;
+}
+
+[[noreturn]] void refuse_law(std::string_view what, std::string_view word) {
+  const std::vector<std::string> names = law_names();
+  const std::string nearest = nearest_name(word, names);
+  throw InvalidInput(fmt::format("{} '{:.80}'{}; known are {}", what, word,
+                                 nearest.empty() ? "" : fmt::format(", did you mean '{}'?", nearest),
+                                 fmt::join(names, " ")));
+}
+
+/// A law's answer, or what its exception means.
+Outcome checked(const Law& law, const Case& c, Subject& subject) {
+  try {
+    return law.check(c, subject);
+  } catch (const UnsupportedLayout& refusal) {
+    return Outcome::of(Verdict::skipped, refusal.what());
+  } catch (const InvalidShards& refusal) {
+    return Outcome::fail(refusal.what());
+  } catch (const std::exception& error) {
+    return Outcome::of(Verdict::error, error.what());
+  } catch (...) {
+    return Outcome::of(Verdict::error, "an exception that is no std::exception");
+  }
+}
+
+}  // namespace
+
+const Law& law_named(std::string_view name) {
+  for (const Law* law : all_laws()) {
+    if (law->name == name) return *law;
+  }
+  refuse_law("unknown law", name);
+}
+
+std::vector<const Law*> laws_matching(std::string_view glob) {
+  std::vector<const Law*> found;
+  for (const Law* law : all_laws()) {
+    if (matches(glob, law->name)) found.push_back(law);
+  }
+  if (found.empty()) refuse_law("no law matches", glob);
+  return found;
+}
+
+Outcome check_case(const Law& law, const Case& c) {
+  std::shared_ptr<Subject> subject;
+  try {
+    subject = subject_of(c);
+  } catch (const std::exception& error) {
+    return Outcome::of(Verdict::error, error.what());
+  }
+  return check_case(law, c, *subject);
+}
+
+Outcome check_case(const Law& law, const Case& c, Subject& subject) {
+  Outcome outcome = checked(law, c, subject);
+  for (std::string& label : labels_of(c)) outcome.labels.push_back(std::move(label));
+  std::sort(outcome.labels.begin(), outcome.labels.end());
+  outcome.labels.erase(std::unique(outcome.labels.begin(), outcome.labels.end()), outcome.labels.end());
+  return outcome;
+}
+
+}  // namespace shardcheck

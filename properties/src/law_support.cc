@@ -1,0 +1,236 @@
+#include "law_support.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace shardcheck {
+namespace {
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// First element whose bytes differ; both tensors have one shape and dtype.
+std::int64_t first_differing_element(const Tensor& expected, const Tensor& actual) {
+  const auto mismatch =
+      std::mismatch(expected.bytes().begin(), expected.bytes().end(), actual.bytes().begin());
+  return (mismatch.first - expected.bytes().begin()) * 8 / size_bits(expected.dtype());
+}
+
+/// Where a fingerprint element came from, or its bits.
+std::string origin_of(const Geometry& geometry, const Tensor& tensor, std::int64_t index) {
+  const auto at = static_cast<std::size_t>(index);
+  if (tensor.dtype() != DType::f32) return fmt::format("bits 0x{:04x}", tensor.as<std::uint16_t>()[at]);
+  const std::uint32_t bits = tensor.as<std::uint32_t>()[at];
+  if (const auto origin = decode_fingerprint(geometry, bits))
+    return fmt::format("{}[{}]", origin->tensor, origin->index);
+  return fmt::format("bits 0x{:08x}", bits);
+}
+
+std::string kind_of(const Tensor& tensor) {
+  return fmt::format("{} {}", short_name(tensor.dtype()), to_string(tensor.shape()));
+}
+
+Difference difference_at(const Layout& layout, const std::string& name) {
+  Difference d;
+  d.parameter = name;
+  d.target_degree = layout.degree;
+  return d;
+}
+
+/// Fills in what stands at the first differing element, or that the kinds differ.
+void compare_elements(const Geometry& geometry, const Tensor& expected, const Tensor& actual, Difference& d) {
+  if (expected.shape() != actual.shape() || expected.dtype() != actual.dtype()) {
+    d.expected = kind_of(expected);
+    d.actual = kind_of(actual);
+    return;
+  }
+  d.worst_index = first_differing_element(expected, actual);
+  d.expected = origin_of(geometry, expected, d.worst_index);
+  d.actual = origin_of(geometry, actual, d.worst_index);
+}
+
+std::optional<Difference> first_tensor_difference(const Layout& layout, const TensorMap& expected,
+                                                  const TensorMap& actual) {
+  for (const auto& [name, tensor] : expected) {
+    Difference d = difference_at(layout, name);
+    const auto found = actual.find(name);
+    if (found == actual.end()) {
+      d.expected = kind_of(tensor);
+      d.actual = "nothing";
+      return d;
+    }
+    if (tensor.same_bytes(found->second)) continue;
+    compare_elements(layout.geometry, tensor, found->second, d);
+    return d;
+  }
+  for (const auto& [name, tensor] : actual) {
+    if (expected.contains(name)) continue;
+    Difference d = difference_at(layout, name);
+    d.expected = "nothing";
+    d.actual = kind_of(tensor);
+    return d;
+  }
+  return std::nullopt;
+}
+
+Outcome failure(std::string_view claim, const Difference& d) {
+  const std::string rank = d.rank < 0 ? "" : fmt::format(" on rank {} of {}", d.rank, d.target_degree);
+  const std::string place = d.worst_index < 0 ? "" : fmt::format(" at element {}", d.worst_index);
+  return Outcome::fail(
+      fmt::format("{}: {}{} holds {}{}, expected {}", claim, d.parameter, rank, d.actual, place, d.expected),
+      d);
+}
+
+}  // namespace
+
+Digest& Digest::add(std::string_view bytes) {
+  value_ = stream_key(value_ + bytes.size(), bytes);
+  return *this;
+}
+
+Digest& Digest::add(double value) {
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  return add(text_of(std::as_bytes(std::span(&bits, 1))));
+}
+
+Digest& Digest::add(const Tensor& tensor) { return add(kind_of(tensor)).add(text_of(tensor.bytes())); }
+
+Digest& Digest::add(const TensorMap& tensors) {
+  for (const auto& [name, tensor] : tensors) add(name).add(tensor);
+  return *this;
+}
+
+Digest& Digest::add(const ShardedTensors& shards) {
+  for (const auto& [name, ranks] : shards) {
+    add(name);
+    for (const Tensor& tensor : ranks) add(tensor);
+  }
+  return *this;
+}
+
+Outcome with_digest(Outcome outcome, const Digest& digest) {
+  outcome.digest = digest.value();
+  return outcome;
+}
+
+TensorMap fingerprints_of(const Case& c) {
+  return make_weights(c.geometry, WeightStyle::fingerprint, c.seed, c.dtype);
+}
+
+Outcome same_shards(std::string_view claim, const Layout& layout, const ShardedTensors& expected,
+                    const ShardedTensors& actual) {
+  std::optional<Difference> d = Workbench::first_difference(layout, expected, actual);
+  if (!d) return Outcome::pass();
+  if (d->worst_index >= 0) {
+    const auto rank = static_cast<std::size_t>(d->rank);
+    compare_elements(layout.geometry, expected.find(d->parameter)->second.at(rank),
+                     actual.find(d->parameter)->second.at(rank), *d);
+  }
+  return failure(claim, *d);
+}
+
+Outcome same_tensors(std::string_view claim, const Layout& layout, const TensorMap& expected,
+                     const TensorMap& actual) {
+  const std::optional<Difference> d = first_tensor_difference(layout, expected, actual);
+  return d ? failure(claim, *d) : Outcome::pass();
+}
+
+Outcome same_logits(std::string_view claim, const Case& c, const Tensor& expected, const Tensor& actual) {
+  const Comparison comparison = compare_logits(expected, actual);
+  if (!comparison.vacuous.empty()) return Outcome::of(Verdict::vacuous, comparison.vacuous);
+  if (comparison.differing_bits == 0) return Outcome::pass();
+  Difference d;
+  d.source_degree = c.source.tp_degree();
+  d.target_degree = c.target.tp_degree();
+  d.max_abs = comparison.max_abs;
+  d.worst_index = comparison.worst_index;
+  d.expected = fmt::format("{:.9g}", comparison.expected);
+  d.actual = fmt::format("{:.9g}", comparison.actual);
+  return Outcome::fail(fmt::format("{}: {} of {} logits differ in their bits, the worst by {:.4g}", claim,
+                                   comparison.differing_bits, expected.elements(), comparison.max_abs),
+                       d);
+}
+
+Oracle oracle_of(Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Arithmetic::native:
+      return Oracle::native;
+    case Arithmetic::tree:
+      return Oracle::tree;
+    case Arithmetic::exact:
+      return Oracle::exact;
+  }
+  return Oracle::native;
+}
+
+Case draw_for(std::string_view law, Stream& stream, const DrawOptions& options) {
+  Case c = draw_case(stream, options);
+  c.law = law;
+  return c;
+}
+
+Case draw_where(std::string_view law, Stream& stream, const DrawOptions& options,
+                bool (*wanted)(const Case&)) {
+  constexpr int kAttempts = 16;
+  Case c;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    c = draw_for(law, stream, options);
+    if (wanted(c)) break;
+  }
+  return c;
+}
+
+bool target_is_sharded(const Case& c) { return c.target.tp_degree() > 1; }
+
+std::vector<LabelShare> byte_shares() {
+  return {{"target_degree>1", 0.4}, {"source!=target", 0.4}, {"groups>=2x2", 0.3},
+          {"uneven", 0.05},         {"two_tables", 0.2},     {"square", 0.1}};
+}
+
+std::vector<LabelShare> forward_shares() {
+  return {{"target_degree>1", 0.4},
+          {"source!=target", 0.4},
+          {"groups>=2x2", 0.3},
+          {"uneven", 0.05},
+          {"two_tables", 0.2},
+          {"square", 0.1},
+          {"rope", 0.2},
+          {"bias", 0.1},
+          {"qk_norm", 0.1},
+          {"tied", 0.08},
+          {"fused", 0.3},
+          {"heads_not_power_of_two", 0.2}};
+}
+
+Outcome text_round_trips(const Case& c, const PrintCase& print, const ParseCase& parse) {
+  Digest digest;
+  const auto check = [&](const Case& value, std::string_view what) -> std::optional<Outcome> {
+    const std::string line = print(value);
+    digest.add(line);
+    try {
+      const Case back = parse(line);
+      if (back == value && print(back) == line) return std::nullopt;
+      return Outcome::fail(fmt::format("{} reads back as another case: {}", what, print(back)));
+    } catch (const InvalidCase& refusal) {
+      return Outcome::fail(fmt::format("{} is refused: {}", what, refusal.what()));
+    }
+  };
+  if (auto wrong = check(c, "the printed case")) return *wrong;
+  Outcome outcome;
+  if (!c.input.empty()) {
+    try {
+      const Case parsed = parse(c.input);
+      outcome.labels.emplace_back("text_is_a_case");
+      if (auto wrong = check(parsed, "the case that the text spells")) return *wrong;
+    } catch (const InvalidCase&) {
+      outcome.labels.emplace_back("text_is_refused");
+    }
+  }
+  return with_digest(std::move(outcome), digest);
+}
+
+}  // namespace shardcheck

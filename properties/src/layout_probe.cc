@@ -1,0 +1,50 @@
+#include "layout_probe.h"
+
+#include "shardcheck/model/consumer.h"
+
+namespace shardcheck {
+namespace {
+
+/// Placements are the same in every layer, so one layer answers for all of them.
+Geometry one_layer_of(Geometry geometry) {
+  geometry.n_layers = 1;
+  return geometry;
+}
+
+}  // namespace
+
+LayoutName layout_at(const std::string& table, int degree) {
+  LayoutName name;
+  name.table = table;
+  if (degree > 1) name.axes.emplace_back("tp", degree);
+  return name;
+}
+
+bool is_representable(const LayoutName& name, const Geometry& geometry) {
+  try {
+    (void)make_layout(name, one_layer_of(geometry));
+    return true;
+  } catch (const UnsupportedLayout&) {
+    return false;
+  } catch (const InvalidInput&) {
+    return false;
+  }
+}
+
+bool has_running_consumer(const LayoutName& name, const Geometry& geometry) {
+  try {
+    const LayoutTable& table = LayoutTable::built_in(name.table);
+    consumer_named(table.consumer()).require_supported(geometry, name.tp_degree());
+    return true;
+  } catch (const UnsupportedLayout&) {
+    return false;
+  } catch (const InvalidInput&) {
+    return false;
+  }
+}
+
+bool is_runnable(const LayoutName& name, const Geometry& geometry) {
+  return has_running_consumer(name, geometry) && is_representable(name, geometry);
+}
+
+}  // namespace shardcheck
