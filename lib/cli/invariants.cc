@@ -1,0 +1,172 @@
+#include "invariants.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+
+#include "parallel.h"
+#include "shardcheck/model/sharded_model.h"
+#include "shardcheck/mutators/fault.h"
+#include "shardcheck/tolerance/floor.h"
+#include "shardcheck/tolerance/workbench.h"
+
+namespace shardcheck {
+namespace {
+
+constexpr int kLargestDegree = 16;
+
+/// A configuration made concrete once and shared by its cells, which only read it.
+struct Bench {
+  std::string name;
+  std::unique_ptr<Workbench> workbench;
+  Tensor native, tree;  // reference logits
+  double threshold = 0.0;
+  std::string threshold_source;
+};
+
+LayoutName seed_layout(int degree) {
+  LayoutName name;
+  if (degree > 1) name.axes.emplace_back("tp", degree);
+  return name;
+}
+
+Case recorded_case(const Geometry& geometry, int source, int target, const std::string& fault) {
+  Case c;
+  c.law = "sharded_equals_reference";
+  c.geometry = geometry;
+  c.weights = WeightStyle::recorded;
+  c.batch = 2;
+  c.length = 16;
+  c.source = seed_layout(source);
+  c.target = seed_layout(target);
+  c.fault = fault;
+  return c;
+}
+
+Bench make_bench(const std::string& name, const Geometry& geometry, const std::filesystem::path& data_dir) {
+  Bench bench{name, std::make_unique<Workbench>(recorded_case(geometry, 1, 1, "")), {}, {}, 0.0, {}};
+  bench.native = bench.workbench->reference(Arithmetic::native);
+  bench.tree = bench.workbench->reference(Arithmetic::tree);
+  if (data_dir.empty()) {
+    bench.threshold = bench.workbench->threshold().value;
+    bench.threshold_source = bench.workbench->threshold().source;
+  } else {
+    bench.threshold = load_recorded_floor("in_process", data_dir).threshold;
+    bench.threshold_source = (data_dir / "in_process.json").string();
+  }
+  return bench;
+}
+
+std::vector<int> degrees_of(const Geometry& geometry) {
+  std::vector<int> candidates;
+  for (int t = 1; t <= kLargestDegree; ++t) candidates.push_back(t);
+  return supported_degrees(LayoutTable::built_in("seed"), geometry, candidates);
+}
+
+std::vector<Tensor> run_sharded(const Bench& bench, Subject& subject, const Layout& target,
+                                const ShardedTensors& shards, Arithmetic arithmetic) {
+  const auto collective = subject.collective(target.degree);
+  const ShardedModel model(target.geometry, shards, consumer_named(target.consumer), *collective, arithmetic,
+                           bench.workbench->contract(), subject.steps());
+  return model.forward(bench.workbench->tokens());
+}
+
+/// Worst comparison over ranks: every rank must agree with the reference.
+Comparison compare_ranks(const Tensor& reference, const std::vector<Tensor>& logits) {
+  Comparison worst = compare_logits(reference, logits.at(0));
+  for (std::size_t rank = 1; rank < logits.size(); ++rank) {
+    if (logits[rank].same_bytes(logits[0])) continue;
+    const Comparison other = compare_logits(reference, logits[rank]);
+    if (other.max_abs > worst.max_abs || other.differing_bits > worst.differing_bits) worst = other;
+  }
+  return worst;
+}
+
+void judge_cell(const Bench& bench, InvariantCell& cell) {
+  const auto subject = subject_of(cell.value);
+  const Layout source = make_layout(cell.value.source, cell.value.geometry);
+  const Layout target = make_layout(cell.value.target, cell.value.geometry);
+  const ShardedTensors shards =
+      subject->reshard(subject->split(bench.workbench->weights(), source), source, target);
+
+  const Comparison native =
+      compare_ranks(bench.native, run_sharded(bench, *subject, target, shards, Arithmetic::native));
+  cell.max_deviation = native.max_abs;
+  cell.max_ulp = native.max_ulp();
+  cell.native_holds = cell.target_degree == 1 ? native.differing_bits == 0 : native.max_abs < cell.threshold;
+  if (!native.vacuous.empty()) cell.native_holds = false;
+
+  const Comparison tree =
+      compare_ranks(bench.tree, run_sharded(bench, *subject, target, shards, Arithmetic::tree));
+  cell.tree_differing = tree.differing_bits;
+  cell.tree_holds = tree.differing_bits == 0 && tree.vacuous.empty();
+
+  if (cell.holds()) return;
+  cell.difference = Workbench::first_difference(target, split(bench.workbench->weights(), target), shards);
+  cell.message = !native.vacuous.empty()
+                     ? native.vacuous
+                     : fmt::format("logits deviate by {:.3g}, threshold {:.3g}; {} differ under tree",
+                                   native.max_abs, cell.threshold, tree.differing_bits);
+}
+
+std::vector<InvariantCell> cells_of(const Bench& bench, const std::string& fault) {
+  const Geometry& geometry = bench.workbench->value().geometry;
+  const std::vector<int> degrees = degrees_of(geometry);
+  std::vector<InvariantCell> cells;
+  for (const int source : degrees) {
+    for (const int target : degrees) {
+      InvariantCell cell;
+      cell.config = bench.name;
+      cell.value = recorded_case(geometry, source, target, fault);
+      cell.source_degree = source;
+      cell.target_degree = target;
+      cell.threshold = bench.threshold;
+      cells.push_back(std::move(cell));
+    }
+  }
+  return cells;
+}
+
+}  // namespace
+
+bool InvariantReport::holds() const {
+  return std::all_of(cells.begin(), cells.end(), [](const InvariantCell& cell) { return cell.holds(); });
+}
+
+InvariantReport check_invariants(const InvariantOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<std::pair<std::string, Geometry>> configs = {{"TOY", toy()}, {"TOY_KV4", toy_kv4()}};
+  std::vector<Bench> benches(configs.size());
+  parallel_for(configs.size(), options.jobs, [&](std::size_t i) {
+    benches[i] = make_bench(configs[i].first, configs[i].second, options.data_dir);
+  });
+
+  InvariantReport report;
+  std::vector<const Bench*> bench_of;
+  for (const Bench& bench : benches) {
+    for (InvariantCell& cell : cells_of(bench, options.fault)) {
+      report.cells.push_back(std::move(cell));
+      bench_of.push_back(&bench);
+    }
+  }
+  report.threshold_source = benches[0].threshold_source;
+  parallel_for(report.cells.size(), options.jobs, [&](std::size_t i) {
+    InvariantCell& cell = report.cells[i];
+    if (options.progress)
+      options.progress(
+          fmt::format("invariant  {} tp{} -> tp{}", cell.config, cell.source_degree, cell.target_degree));
+    try {
+      judge_cell(*bench_of[i], cell);
+    } catch (const std::runtime_error& error) {
+      // The library refused what the subject produced: the cell fails, and the message says why.
+      cell.message = error.what();
+    }
+  });
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace shardcheck

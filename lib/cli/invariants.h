@@ -1,0 +1,49 @@
+// The seed document's invariant on the recorded configurations: every ordered pair of supported degrees.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardcheck/case/case.h"
+#include "shardcheck/case/outcome.h"
+
+namespace shardcheck {
+
+/// One ordered pair of degrees of one configuration, under both arithmetics.
+struct InvariantCell {
+  std::string config;  // "TOY" or "TOY_KV4"
+  Case value;          // replays the cell: native, source and target degree, fault
+  int source_degree = 1, target_degree = 1;
+  double max_deviation = 0.0, max_ulp = 0.0;  // native
+  double threshold = 0.0;
+  bool native_holds = false;
+  std::int64_t tree_differing = 0;  // logits whose bits differ under tree
+  bool tree_holds = false;
+  std::string message;                   // why it fails; empty when it holds
+  std::optional<Difference> difference;  // first mismatching parameter, when bytes differ
+
+  bool holds() const { return native_holds && tree_holds; }
+};
+
+struct InvariantOptions {
+  std::string fault;               // injected into every cell
+  std::filesystem::path data_dir;  // floors from here instead of the embedded ones
+  int jobs = 1;
+  std::function<void(const std::string&)> progress;
+};
+
+struct InvariantReport {
+  std::vector<InvariantCell> cells;
+  std::string threshold_source;
+  double seconds = 0.0;
+  bool holds() const;
+};
+
+/// ReferenceModel(full, x) == ShardedModel(reshard(full, source -> target), x) on TOY and TOY_KV4: 4 + 9
+/// cells, their degrees derived by probing. Target degree 1 must deviate by exactly 0.
+InvariantReport check_invariants(const InvariantOptions& options);
+
+}  // namespace shardcheck

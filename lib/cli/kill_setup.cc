@@ -1,0 +1,78 @@
+#include "kill_setup.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <set>
+
+#include "options.h"
+#include "shardcheck/properties/law.h"
+#include "terminal.h"
+
+namespace shardcheck {
+namespace {
+
+std::vector<FaultChoice> choices_of(const Fault& fault) {
+  if (fault.arguments.empty()) return {{&fault, ""}};
+  std::vector<FaultChoice> choices;
+  for (const std::string_view argument : fault.arguments) choices.push_back({&fault, std::string(argument)});
+  return choices;
+}
+
+bool matches(const std::string& glob, const std::string& text) {
+  return fnmatch(glob.c_str(), text.c_str(), 0) == 0;
+}
+
+}  // namespace
+
+KillOptions kill_options(std::uint64_t seed, std::int64_t random_cases, int jobs) {
+  KillOptions options;
+  options.cases = recorded_kill_cases();
+  options.random_cases = random_cases;
+  options.draw = [seed](std::uint64_t index) {
+    Stream stream = Stream(seed, "kill matrix").child(std::to_string(index));
+    return law_named("sharded_equals_reference").draw(stream);
+  };
+  options.jobs = jobs;
+  return options;
+}
+
+std::vector<FaultChoice> faults_matching(const std::string& glob) {
+  std::vector<FaultChoice> chosen;
+  std::vector<std::string> names;
+  for (const Fault* fault : all_faults()) {
+    names.emplace_back(fault->name);
+    for (FaultChoice& choice : choices_of(*fault))
+      if (matches(glob, choice.text()) || matches(glob, std::string(fault->name)))
+        chosen.push_back(std::move(choice));
+  }
+  if (chosen.empty()) refuse_unknown("fault", glob, names);
+  return chosen;
+}
+
+std::vector<Oracle> parse_oracles(const std::string& text) {
+  std::vector<Oracle> oracles;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    const auto oracle = oracle_from(word);
+    if (!oracle || *oracle == Oracle::exact) refuse_unknown("oracle", word, {"layout", "tree", "native"});
+    oracles.push_back(*oracle);
+    begin = end + 1;
+  }
+  return oracles;
+}
+
+std::string describe_faults(const KillReport& report) {
+  std::set<std::string> names, forms;
+  for (const KillRow& row : report.rows) {
+    forms.insert(row.fault);
+    names.insert(row.fault.substr(0, row.fault.find(':')));
+  }
+  const std::string text = format_noun(static_cast<std::int64_t>(names.size()), "fault");
+  return names.size() == forms.size() ? text : fmt::format("{} in {} forms", text, forms.size());
+}
+
+}  // namespace shardcheck

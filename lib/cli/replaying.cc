@@ -1,0 +1,156 @@
+#include "replaying.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+
+#include "shardcheck/checkpoint/safetensors.h"
+#include "shardcheck/mutators/fault.h"
+#include "shardcheck/properties/law.h"
+#include "terminal.h"
+
+namespace shardcheck {
+namespace {
+
+// A case line is at most 4096 bytes; the rest of a file is comments.
+constexpr std::size_t kLongestCaseFileBytes = 1 << 20;
+
+int exit_code_of_verdict(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::passed:
+      return 0;
+    case Verdict::failed:
+      return 1;
+    case Verdict::error:
+      return 4;
+    case Verdict::vacuous:
+    case Verdict::mistrusted:
+    case Verdict::skipped:
+    case Verdict::timeout:
+      break;
+  }
+  return 3;
+}
+
+Tone tone_of(int exit_code) {
+  return exit_code == 0 ? Tone::good : exit_code == 3 ? Tone::doubtful : Tone::bad;
+}
+
+std::optional<Verdict> recorded_verdict(const CaseFile& file) {
+  for (const auto& [key, value] : file.header) {
+    if (key != "verdict") continue;
+    const auto verdict = verdict_from(value);
+    if (!verdict) throw InvalidInput(fmt::format("verdict '{}' is unknown; allowed: passed, failed", value));
+    return verdict;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int Replay::exit_code() const {
+  if (!invalid.empty()) return 2;
+  if (recorded) return outcome.verdict == *recorded ? 0 : outcome.verdict == Verdict::error ? 4 : 3;
+  return exit_code_of_verdict(outcome.verdict);
+}
+
+std::vector<std::filesystem::path> case_files(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(path, error)) throw IoError(fmt::format("{}: no such file or folder", path.string()));
+  if (!fs::is_directory(path, error)) return {path};
+  std::vector<fs::path> files;
+  fs::recursive_directory_iterator entry(path, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error))
+    if (entry->path().extension() == ".case" && entry->is_regular_file(error)) files.push_back(entry->path());
+  if (error) throw IoError(fmt::format("{}: {}", path.string(), error.message()));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+Replay replay_case(const Case& c) {
+  const Law& law = law_named(c.law);
+  if (!c.fault.empty()) parse_fault(c.fault);
+  for (const LayoutName* name : {&c.source, &c.target, &c.via}) LayoutTable::built_in(name->table);
+  const auto start = std::chrono::steady_clock::now();
+  Replay replay;
+  replay.case_line = print_case(c);
+  replay.outcome = check_case(law, c);
+  replay.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return replay;
+}
+
+Replay replay_file(const std::filesystem::path& file) {
+  Replay replay;
+  try {
+    const CaseFile parsed = parse_case_file(read_text(file, kLongestCaseFileBytes), file.string());
+    const auto recorded = recorded_verdict(parsed);
+    replay = replay_case(parsed.value);
+    replay.recorded = recorded;
+  } catch (const InvalidInput& error) {
+    replay.invalid = error.what();
+  }
+  replay.origin = file.string();
+  return replay;
+}
+
+int worst_exit_code(const std::vector<Replay>& replays) {
+  constexpr std::array kWorstFirst = {2, 4, 1, 3};
+  for (const int code : kWorstFirst)
+    if (std::any_of(replays.begin(), replays.end(),
+                    [&](const Replay& replay) { return replay.exit_code() == code; }))
+      return code;
+  return 0;
+}
+
+std::string describe_difference(const Outcome& outcome) {
+  std::string text;
+  if (!outcome.message.empty()) text += fmt::format("    {}\n", outcome.message);
+  if (!outcome.difference) {
+    if (outcome.threshold > 0.0 && outcome.deviation > 0.0)
+      text += fmt::format(
+          "    deviation     {}  ({} of the threshold {})\n", format_deviation(outcome.deviation),
+          format_share(outcome.deviation / outcome.threshold), format_deviation(outcome.threshold));
+    return text;
+  }
+  const Difference& d = *outcome.difference;
+  if (!d.parameter.empty())
+    text += fmt::format("    parameter     {}{}\n", d.parameter,
+                        d.rank >= 0 ? fmt::format("  on rank {}", d.rank) : "");
+  if (d.source_degree > 0)
+    text += fmt::format("    degrees       source tp{}  target tp{}\n", d.source_degree, d.target_degree);
+  if (!std::isnan(d.max_abs) && d.max_abs > 0.0)
+    text += fmt::format("    logit error   {}{}\n", format_deviation(d.max_abs),
+                        d.threshold > 0.0
+                            ? fmt::format("  ({} the threshold {})", format_multiple(d.max_abs / d.threshold),
+                                          format_deviation(d.threshold))
+                            : "");
+  if (d.worst_index >= 0) text += fmt::format("    worst index   {}\n", d.worst_index);
+  if (!d.expected.empty()) text += fmt::format("    expected      {}\n", d.expected);
+  if (!d.actual.empty()) text += fmt::format("    actual        {}\n", d.actual);
+  return text;
+}
+
+std::string describe(const Replay& replay) {
+  const std::string where = replay.origin.empty() ? "" : replay.origin + ": ";
+  if (!replay.invalid.empty()) {
+    // Messages of case files name their origin already.
+    const bool named = replay.invalid.rfind(replay.origin, 0) == 0;
+    return fmt::format("{}   {}{}\n", paint(Tone::bad, "INVALID"), named ? "" : where, replay.invalid);
+  }
+  const int code = replay.exit_code();
+  std::string text = fmt::format("{:<9} {}{}", "", where, paint(Tone::faint, replay.case_line));
+  const std::string verdict(to_string(replay.outcome.verdict));
+  text.replace(0, 9,
+               paint(tone_of(code), verdict) + std::string(verdict.size() < 9 ? 9 - verdict.size() : 0, ' '));
+  text += fmt::format("  {}\n", paint(Tone::faint, format_seconds(replay.seconds)));
+  if (replay.recorded)
+    text += fmt::format("    recorded verdict {} {}\n", to_string(*replay.recorded),
+                        code == 0 ? "holds" : paint(tone_of(code), "does not hold"));
+  return text + describe_difference(replay.outcome);
+}
+
+}  // namespace shardcheck

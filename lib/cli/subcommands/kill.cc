@@ -1,0 +1,85 @@
+// shardcheck kill: the kill matrix alone.
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "exit_code.h"
+#include "kill_setup.h"
+#include "options.h"
+#include "report_json.h"
+#include "subcommand.h"
+#include "terminal.h"
+#include "text_report.h"
+
+namespace shardcheck::subcommands {
+namespace {
+
+constexpr std::int64_t kDefaultRandomCases = 10;
+
+CommandLine command_line() {
+  CommandLine line(
+      "kill", "[OPTIONS]",
+      "Injects every fault and says which oracle detects it. A fault counts as killed only where the "
+      "same\ncase passes without it; scores are per family and never pooled.",
+      "kill --fault='reverse_*' --oracle=native --cases=20");
+  return line.value("fault", "GLOB", "only these faults, e.g. 'slice_*' or reverse_rank_order:o_proj")
+      .value("oracle", "LIST", "only these of layout,tree,native")
+      .value("cases", "N", "random cases per fault beside the recorded configurations (default 10)")
+      .value("min-score", "SHARE", "fail below this score of any family (default 1.0)")
+      .seed()
+      .jobs()
+      .reports();
+}
+
+void print_verdict(const KillReport& report, double minimum, double seconds) {
+  const bool passed = report.passed(minimum);
+  print_line(fmt::format("\n{}  {}: {} killed in the weakest family (asked for {}), {}   {}",
+                         paint(passed ? Tone::good : Tone::bad, passed ? "PASSED" : "FAILED"),
+                         describe_faults(report), format_share(report.score()), format_share(minimum),
+                         format_noun(static_cast<std::int64_t>(report.survivors.size()), "survivor"),
+                         format_seconds(seconds)));
+}
+
+int run(const std::vector<std::string>& words) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto arguments = command_line().parse(words);
+  if (!arguments) return kPassed;
+  const double minimum = arguments->number("min-score", 0.0, 1.0).value_or(1.0);
+  const bool quiet = arguments->common().quiet;
+  KillOptions options =
+      kill_options(arguments->seed(), arguments->integer("cases", 0, 100000).value_or(kDefaultRandomCases),
+                   arguments->jobs());
+  if (const auto glob = arguments->text("fault")) options.faults = faults_matching(*glob);
+  if (const auto oracles = arguments->text("oracle")) options.oracles = parse_oracles(*oracles);
+
+  Report report;
+  report.command = "kill";
+  report.arguments = words;
+  report.seed = arguments->seed();
+  print_line(fmt::format("seed {}", report.seed));
+  {
+    Progress progress(quiet);
+    options.progress = [&](const std::string& text) { progress.show("kill matrix  " + text); };
+    report.kill = run_kill_matrix(options);
+  }
+  if (!quiet) {
+    print_section("Kill matrix", kKillTableNote);
+    print(kill_table(*report.kill));
+  } else {
+    for (const std::string& survivor : report.kill->survivors) print_line(survivor);
+  }
+  report.exit_code = report.kill->passed(minimum) ? kPassed : kFailed;
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  print_verdict(*report.kill, minimum, report.seconds);
+  write_json_reports(report, arguments->common().json_reports);
+  return report.exit_code;
+}
+
+}  // namespace
+
+const Subcommand& kill() {
+  static const Subcommand command{"kill", "inject every fault and say which oracle detects it", run};
+  return command;
+}
+
+}  // namespace shardcheck::subcommands

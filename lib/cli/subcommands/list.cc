@@ -1,0 +1,96 @@
+// shardcheck list: what there is, with one claim each.
+#include <fmt/format.h>
+
+#include <functional>
+#include <utility>
+
+#include "exit_code.h"
+#include "options.h"
+#include "shardcheck/arithmetic/gemm.h"
+#include "shardcheck/layout/layout_table.h"
+#include "shardcheck/mutators/fault.h"
+#include "shardcheck/properties/law.h"
+#include "subcommand.h"
+#include "terminal.h"
+
+namespace shardcheck::subcommands {
+namespace {
+
+std::string laws() {
+  Table table({{"law"}, {"claim"}});
+  for (const Law* law : all_laws()) table.row({std::string(law->name), std::string(law->claim)});
+  return table.text();
+}
+
+std::string oracle_names(const Fault& fault) {
+  std::vector<std::string> names;
+  for (const Oracle oracle : fault.oracles) names.emplace_back(to_string(oracle));
+  return join(names, " ");
+}
+
+std::string faults() {
+  Table table({{"fault"}, {"family"}, {"acts on"}, {"seen by"}, {"arguments"}, {"claim"}});
+  for (const Fault* fault : all_faults()) {
+    const std::vector<std::string> arguments(fault->arguments.begin(), fault->arguments.end());
+    table.row({std::string(fault->name), fmt::format("{} {}", fault->family, family_name(fault->family)),
+               std::string(to_string(fault->level)), oracle_names(*fault), join(arguments, " "),
+               std::string(fault->claim)});
+  }
+  return table.text();
+}
+
+std::string layouts() {
+  Table table({{"layout"}, {"framework"}, {"family"}, {"executed as"}});
+  for (const std::string& name : LayoutTable::built_in_names()) {
+    const LayoutTable& layout = LayoutTable::built_in(name);
+    table.row({name, layout.framework(), layout.family(), layout.consumer()});
+  }
+  return table.text();
+}
+
+std::string oracles() {
+  Table table({{"oracle"}, {"equality"}, {"sees"}, {"cannot see"}});
+  table.row({"layout", "bytes of every shard, on weights that encode their own index",
+             "any misplaced element", "wrong collectives, wrong execution"});
+  table.row({"tree", "logits bit for bit, one fixed reduction tree",
+             "any change that reaches a logit, any change of reduction order", "unused weights"});
+  table.row({"native", "logits within a measured floor", "layout bugs above the floor, the way engines run",
+             "bugs smaller than the noise of the reduction order"});
+  return table.text();
+}
+
+std::string targets() {
+  Table table({{"SIMD target"}, {"use"}});
+  const std::vector<std::string> names = simd_targets();
+  for (std::size_t i = 0; i < names.size(); ++i) table.row({names[i], i == 0 ? "used" : "available"});
+  return table.text();
+}
+
+const std::vector<std::pair<std::string, std::function<std::string()>>> kTopics = {
+    {"laws", laws}, {"faults", faults}, {"layouts", layouts}, {"oracles", oracles}, {"targets", targets}};
+
+int run(const std::vector<std::string>& words) {
+  CommandLine line("list", "[laws | faults | layouts | oracles | targets]",
+                   "Lists what the program knows, with one claim each.", "list faults");
+  const auto arguments = line.positional(1, "topic").parse(words);
+  if (!arguments) return kPassed;
+  std::vector<std::string> names;
+  for (const auto& [name, text] : kTopics) names.push_back(name);
+  const std::string wanted = arguments->positional().empty() ? "" : arguments->positional()[0];
+  if (!wanted.empty() && std::find(names.begin(), names.end(), wanted) == names.end())
+    refuse_unknown("topic", wanted, names);
+  for (const auto& [name, text] : kTopics) {
+    if (wanted.empty()) print_section(name);
+    if (wanted.empty() || wanted == name) print(text());
+  }
+  return kPassed;
+}
+
+}  // namespace
+
+const Subcommand& list() {
+  static const Subcommand command{"list", "laws, faults, layouts, oracles and SIMD targets", run};
+  return command;
+}
+
+}  // namespace shardcheck::subcommands

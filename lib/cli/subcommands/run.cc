@@ -1,0 +1,312 @@
+// shardcheck run: the main job. Laws on the recorded configurations and on random cases, then the kill
+// matrix.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "exit_code.h"
+#include "failure_files.h"
+#include "invariants.h"
+#include "kill_setup.h"
+#include "options.h"
+#include "replaying.h"
+#include "report_json.h"
+#include "shardcheck/checkpoint/safetensors.h"
+#include "shardcheck/properties/generator.h"
+#include "shardcheck/properties/runner.h"
+#include "subcommand.h"
+#include "terminal.h"
+#include "text_report.h"
+
+namespace shardcheck::subcommands {
+namespace {
+
+struct Suite {
+  std::string name;
+  double multiplier = 1.0;             // of every law's minimum
+  std::int64_t kill_random_cases = 0;  // per fault
+  bool canary = false;
+};
+
+const std::vector<Suite> kSuites = {
+    {"smoke", 1.0, 2, false}, {"full", 10.0, 20, false}, {"nightly", 100.0, 100, true}};
+
+/// A whole suite that decides fewer random cases has shown too little to be called passed.
+constexpr std::int64_t kMinimumDecided = 500;
+
+/// The law that finds most faults: under --fault it goes first.
+constexpr std::string_view kMainLaw = "sharded_equals_reference";
+
+struct Request {
+  Suite suite;
+  std::string law_glob;  // empty: all, and the kill matrix
+  std::string fault;
+  std::string seed_text;
+  std::optional<Arithmetic> arithmetic;
+  std::filesystem::path corpus, failures, data_dir;
+  RunOptions run;
+  CommonOptions common;
+};
+
+CommandLine command_line() {
+  CommandLine line(
+      "run", "[OPTIONS]",
+      "Checks the invariant on the recorded configurations, every law on random cases, and that every\n"
+      "fault is detected. The first line is the seed; the last the verdict.",
+      "run --suite=smoke --seed=random --report=json:report.json");
+  return line.value("suite", "NAME", "smoke (default), full or nightly")
+      .value("law", "GLOB", "only these laws, and no kill matrix")
+      .value("cases", "N", "cases per law instead of the suite's")
+      .value("time", "TIME", "time for all laws together, e.g. 60s, 5m, 1h")
+      .seed()
+      .jobs()
+      .value("arithmetic", "NAME", "native or tree in every case")
+      .value("fault", "NAME[:ARG]", "inject this fault everywhere: the run must then fail")
+      .value("comm", "NAME", "in_process")
+      .value("corpus", "DIR", "also replay every *.case file below DIR")
+      .value("failures", "DIR", "where failing cases are written (default shardcheck-failures)")
+      .value("data-dir", "DIR", "recorded floors from DIR instead of the built-in ones")
+      .reports();
+}
+
+Suite suite_named(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Suite& suite : kSuites) {
+    if (suite.name == name) return suite;
+    names.push_back(suite.name);
+  }
+  refuse_unknown("--suite", name, names);
+}
+
+void require_in_process(const Arguments& arguments) {
+  const auto comm = arguments.text("comm");
+  if (comm && *comm == "mpi")
+    throw InvalidInput("--comm=mpi: this build has no MPI collective; allowed: in_process");
+  if (comm && *comm != "in_process") refuse_unknown("--comm", *comm, {"in_process"});
+}
+
+Request read_request(const Arguments& arguments) {
+  require_in_process(arguments);
+  Request request;
+  request.suite = suite_named(arguments.text("suite").value_or("smoke"));
+  request.law_glob = arguments.text("law").value_or("");
+  request.fault = arguments.text("fault").value_or("");
+  if (!request.fault.empty()) request.fault = parse_fault(request.fault).text();
+  if (const auto name = arguments.choice("arithmetic", {"native", "tree"}))
+    request.arithmetic = *name == "tree" ? Arithmetic::tree : Arithmetic::native;
+  request.corpus = arguments.text("corpus").value_or("");
+  request.failures = arguments.text("failures").value_or("shardcheck-failures");
+  request.data_dir = arguments.text("data-dir").value_or("");
+  request.common = arguments.common();
+  RunOptions& run = request.run;
+  run.seed = arguments.seed();
+  run.cases = arguments.integer("cases", 1, 100'000'000);
+  run.seconds = arguments.seconds("time");
+  run.multiplier = request.suite.multiplier;
+  run.fault = request.fault;
+  run.arithmetic = request.arithmetic;
+  run.jobs = arguments.jobs();
+  return request;
+}
+
+std::vector<const Law*> chosen_laws(const Request& request) {
+  std::vector<const Law*> laws = request.law_glob.empty() ? all_laws() : laws_matching(request.law_glob);
+  if (!request.fault.empty())
+    std::stable_partition(laws.begin(), laws.end(), [](const Law* law) { return law->name == kMainLaw; });
+  return laws;
+}
+
+void print_failure(const Request& request, const Law& law, const LawReport& report) {
+  print_section(fmt::format("Failure of {}", law.name));
+  print(describe_failure(law, *report.failure, program_name()));
+  try {
+    const auto file = write_failure_file(request.failures, law, *report.failure);
+    print_line(fmt::format("\nwritten to {}\n  {}", file.string(), replay_command(file.string())));
+  } catch (const IoError& error) {
+    print_line(paint(Tone::doubtful, fmt::format("\nthe case file was not written: {}", error.what())));
+  }
+}
+
+std::vector<LawReport> run_laws(const Request& request, const std::vector<const Law*>& laws,
+                                Progress& progress) {
+  std::vector<LawReport> reports;
+  for (std::size_t i = 0; i < laws.size(); ++i) {
+    RunOptions options = request.run;
+    if (options.seconds) options.seconds = *options.seconds / static_cast<double>(laws.size());
+    options.progress = [&, i](const std::string& text) {
+      progress.show(fmt::format("[{}/{}] {}", i + 1, laws.size(), text));
+    };
+    options.progress(fmt::format("law  {}", laws[i]->name));
+    reports.push_back(run_law(*laws[i], options));
+    // The question under --fault is whether it is found; the other laws would only find it again.
+    if (!request.fault.empty() && request.law_glob.empty() && reports.back().verdict == Verdict::failed)
+      break;
+  }
+  return reports;
+}
+
+/// A law that is false on purpose: a run in which it does not fail has lost its sight.
+bool canary_fails(const Request& request) {
+  Law canary;
+  canary.name = "canary";
+  canary.claim = "every model has one layer (false on purpose)";
+  canary.check = [](const Case& c, Subject&) {
+    return c.geometry.n_layers > 1 ? Outcome::fail("more than one layer") : Outcome::pass();
+  };
+  canary.draw = [](Stream& stream) {
+    Case c = draw_case(stream, {});
+    c.law = "canary";
+    return c;
+  };
+  RunOptions options = request.run;
+  options.fault.clear();
+  options.cases = 200;
+  options.seconds.reset();
+  return run_law(canary, options).verdict == Verdict::failed;
+}
+
+std::int64_t decided(const std::vector<LawReport>& reports) {
+  std::int64_t count = 0;
+  for (const LawReport& report : reports) count += report.passed + report.failed;
+  return count;
+}
+
+/// Counts for the verdict line, in the order of the sections.
+std::string summary(const Report& report) {
+  std::vector<std::string> parts;
+  if (report.invariants)
+    parts.push_back(
+        format_noun(static_cast<std::int64_t>(report.invariants->cells.size()), "invariant cell"));
+  if (!report.replays.empty())
+    parts.push_back(format_noun(static_cast<std::int64_t>(report.replays.size()), "corpus case"));
+  parts.push_back(fmt::format("{} over {}", format_noun(decided(report.laws), "random case"),
+                              format_noun(static_cast<std::int64_t>(report.laws.size()), "law")));
+  if (report.kill)
+    parts.push_back(
+        fmt::format("{}: {} killed", describe_faults(*report.kill), format_share(report.kill->score())));
+  return join(parts, ", ");
+}
+
+void print_verdict(const Report& report) {
+  const bool passed = report.exit_code == kPassed;
+  std::string word = verdict_word(report.exit_code);
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::toupper(c); });
+  const Tone tone = passed ? Tone::good : report.exit_code == kInconclusive ? Tone::doubtful : Tone::bad;
+  print_line(
+      fmt::format("\n{}  {}   {}", paint(tone, word), summary(report), format_seconds(report.seconds)));
+}
+
+class Run {
+ public:
+  explicit Run(Request request) : request_(std::move(request)), progress_(request_.common.quiet) {}
+
+  int execute(const std::vector<std::string>& words) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<const Law*> laws = chosen_laws(request_);
+    report_.command = "run";
+    report_.arguments = words;
+    report_.seed = request_.run.seed;
+    print_line(fmt::format("seed {}", report_.seed));
+    if (request_.law_glob.empty()) invariants();
+    if (!request_.corpus.empty()) corpus();
+    random_laws(laws);
+    if (request_.law_glob.empty() && request_.fault.empty()) faults();
+    if (request_.suite.canary && request_.fault.empty()) canary();
+    report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    print_verdict(report_);
+    write_json_reports(report_, request_.common.json_reports);
+    return report_.exit_code;
+  }
+
+ private:
+  void fold(int code) { report_.exit_code = worse_exit_code(report_.exit_code, code); }
+
+  void section(std::string_view title, std::string_view note, const std::string& table, bool always) {
+    if (request_.common.quiet && !always) return;
+    print_section(title, note);
+    print(table);
+  }
+
+  void invariants() {
+    report_.invariants =
+        check_invariants({request_.fault, request_.data_dir, request_.run.jobs, progress_.callback()});
+    const InvariantReport& invariants = *report_.invariants;
+    const bool holds = invariants.holds();
+    section("Invariant  reference(full, x) == sharded(reshard(full, source -> target), x)",
+            fmt::format("threshold {:.0e} from {}, {}", invariants.cells.at(0).threshold,
+                        invariants.threshold_source, format_seconds(invariants.seconds)),
+            invariant_table(invariants), !holds);
+    if (!holds) fold(kFailed);
+  }
+
+  void corpus() {
+    for (const auto& file : case_files(request_.corpus)) {
+      progress_.show(fmt::format("corpus  {}", file.string()));
+      report_.replays.push_back(replay_file(file));
+    }
+    std::string text;
+    for (const Replay& replay : report_.replays)
+      if (replay.exit_code() != kPassed) text += describe(replay);
+    const int code = worst_exit_code(report_.replays);
+    section("Corpus", format_noun(static_cast<std::int64_t>(report_.replays.size()), "case"), text,
+            code != kPassed);
+    fold(code);
+  }
+
+  void random_laws(const std::vector<const Law*>& laws) {
+    report_.laws = run_laws(request_, laws, progress_);
+    const int code = exit_code_of(report_.laws);
+    section("Laws on random cases",
+            request_.fault.empty() ? std::string() : fmt::format("with {} injected", request_.fault),
+            law_table(report_.laws), code != kPassed);
+    for (std::size_t i = 0; i < report_.laws.size(); ++i)
+      if (report_.laws[i].failure) print_failure(request_, *laws[i], report_.laws[i]);
+    fold(code);
+    const bool whole_suite = request_.law_glob.empty() && request_.fault.empty() && !request_.run.cases;
+    if (!whole_suite || decided(report_.laws) >= kMinimumDecided) return;
+    print_line(paint(Tone::doubtful,
+                     fmt::format("only {} decided; a suite needs {}",
+                                 format_noun(decided(report_.laws), "random case"), kMinimumDecided)));
+    fold(kInconclusive);
+  }
+
+  void faults() {
+    KillOptions options =
+        kill_options(request_.run.seed, request_.suite.kill_random_cases, request_.run.jobs);
+    if (request_.arithmetic)
+      options.oracles = {Oracle::layout,
+                         *request_.arithmetic == Arithmetic::tree ? Oracle::tree : Oracle::native};
+    options.progress = [this](const std::string& text) { progress_.show("kill matrix  " + text); };
+    report_.kill = run_kill_matrix(options);
+    const bool passed = report_.kill->passed();
+    section("Kill matrix", kKillTableNote, kill_table(*report_.kill), !passed);
+    if (!passed) fold(kFailed);
+  }
+
+  void canary() {
+    if (canary_fails(request_)) return;
+    print_line(paint(Tone::bad, "the canary law is false and did not fail"));
+    fold(kFailed);
+  }
+
+  Request request_;
+  Progress progress_;
+  Report report_;
+};
+
+int run_words(const std::vector<std::string>& words) {
+  const auto arguments = command_line().parse(words);
+  if (!arguments) return kPassed;
+  return Run(read_request(*arguments)).execute(words);
+}
+
+}  // namespace
+
+const Subcommand& run() {
+  static const Subcommand command{"run", "the main job: invariant, laws on random cases, kill matrix",
+                                  run_words};
+  return command;
+}
+
+}  // namespace shardcheck::subcommands

@@ -1,0 +1,49 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "program.h"
+
+namespace shardcheck::test {
+namespace {
+
+using nlohmann::json;
+
+TEST(Tolerance, ShowPrintsTheRecordingBesideTheOriginal) {
+  const Result result = shardcheck_program({"tolerance", "show"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  for (const char* part : {"20 repetitions", "14 / 1.15 / 1.39", "1.669e-06", "1e-03"})
+    EXPECT_TRUE(contains(result.out, part)) << part << "\n" << result.out;
+}
+
+TEST(Tolerance, CheckPassesOnTheRecordingAndAgainstAFreshMeasurement) {
+  const Result result = shardcheck_program({"tolerance", "check", "--remeasure=1"});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_TRUE(contains(result.out, "measured again (1 repetition)")) << result.out;
+}
+
+TEST(Tolerance, AMeasurementCanBeRecordedAndAnotherTokenShapeFails) {
+  const Folder folder;
+  const Result measured =
+      shardcheck_in(folder.path(), {"tolerance", "measure", "--repetitions=1", "--out=in_process.json"});
+  ASSERT_EQ(measured.code, 0) << measured.err;
+  json recording = json::parse(read_file(folder / "in_process.json"));
+  const auto check = [&] { return shardcheck_in(folder.path(), {"tolerance", "check", "--data-dir=."}); };
+  const std::string text = recording.dump();
+  const std::size_t at = text.find("\"length\":16");
+  ASSERT_NE(at, std::string::npos) << text.substr(0, 400);
+  write_file(folder / "in_process.json", std::string(text).replace(at, 11, "\"length\":32"));
+  const Result changed = check();
+  EXPECT_EQ(changed.code, 1) << changed.out << changed.err;
+  write_file(folder / "in_process.json", "{");
+  expect_refusal(check(), 2, "in_process.json");
+}
+
+TEST(Tolerance, OptionsOfAnotherActionAreRefused) {
+  expect_refusal(shardcheck_program({"tolerance", "check", "--out=f"}), 2, "tolerance measure");
+  expect_refusal(shardcheck_program({"tolerance", "show", "--remeasure=1"}), 2, "tolerance check");
+  expect_refusal(shardcheck_program({"tolerance"}), 2, "measure, check, show");
+}
+
+}  // namespace
+}  // namespace shardcheck::test
