@@ -30,7 +30,8 @@ GOOD = {
     "properties/laws/good.cc": LAW,
     "properties/src/runner.cc": "#include <rapidcheck.h>\n#include \"shardcheck/mutators/fault.h\"\n",
     "properties/include/shardcheck/testing.h": "// Says what it is.\n#pragma once\n#include <gtest/gtest.h>\n",
-    "mutators/faults/README.md": "Good\n",
+    "mutators/faults/README.md": "Good\n", "lib/tests/shape_test.cc": "TEST(Shape, Prints) { EXPECT_TRUE(f()); }\n",
+    "docs/seed-parity.md": "`Shape.Prints` and `LawHolds.good`\n",
 }
 
 # rule -> trees that break it: {path: content}; None removes the path. Words are split as in the lint itself.
@@ -91,6 +92,9 @@ BAD = {
         {"lib/tests/a_test.cc": "TEST(A, B) { GTEST_" "SKIP() << 1; }\n"},
         {"lib/tests/a_test.cc": "TEST(A, DISABLED" "_B) { EXPECT_EQ(1, 1); }\n"},
         {"lib/tests/a_test.cc": "TEST(A, B) { SUC" "CEED(); }\n"},
+    ],
+    "documented_tests_exist": [
+        {"docs/seed-parity.md": "`Shape.Prints` `LawHolds.better`\n"}, {"docs/seed-parity.md": "`Shape.Print`\n"},
     ],
     "shell_scripts_parse": [{"ci/script": "#!/usr/bin/env bash\nif true; then\n"}],
 }

@@ -5,16 +5,17 @@ include(GoogleTest)
 # Builds what the sanitizer run needs, and nothing else.
 add_custom_target(sanitized_tests)
 
-# shardcheck_tests(NAME SOURCES... [LINK ...] [SANITIZED]): SANITIZED rooms also run under ASan and UBSan in
-# ci/test (label "sanitized").
+# shardcheck_tests(NAME FOLDER dir SOURCES... [LINK ...] [SANITIZED]): helpers are included by their path in the
+# folder; SANITIZED rooms also run under ASan and UBSan in ci/test (label "sanitized").
 function(shardcheck_tests name)
-  cmake_parse_arguments(ARG "SANITIZED" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "SANITIZED" "FOLDER" "SOURCES;LINK" ${ARGN})
   if(NOT ARG_SOURCES)
     return()
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} shardcheck_flags GTest::gmock GTest::gtest_main fmt::fmt
                         nlohmann_json::nlohmann_json)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/${ARG_FOLDER})
   target_compile_definitions(${name} PRIVATE SHARDCHECK_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                              SHARDCHECK_PROGRAM="$<TARGET_FILE:shardcheck>")
   add_dependencies(${name} shardcheck)
@@ -25,18 +26,18 @@ function(shardcheck_tests name)
   endif()
   # A list as a property value needs its semicolon escaped on the way through discovery.
   string(REPLACE ";" "\\;" labels "${labels}")
-  gtest_discover_tests(${name} PROPERTIES TIMEOUT 300 LABELS "${labels}" DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${name} NO_PRETTY_VALUES PROPERTIES TIMEOUT 300 LABELS "${labels}" DISCOVERY_TIMEOUT 60)
 endfunction()
 
 file(GLOB_RECURSE lib_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lib/tests/*_test.cc)
 list(FILTER lib_tests EXCLUDE REGEX "/(cli|consumer)/")
-shardcheck_tests(lib_tests SOURCES ${lib_tests} LINK shardcheck_core SANITIZED)
+shardcheck_tests(lib_tests FOLDER lib/tests SOURCES ${lib_tests} LINK shardcheck_core SANITIZED)
 foreach(room tolerance mutators properties)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${room}/tests/*_test.cc)
-  shardcheck_tests(${room}_tests SOURCES ${sources} LINK shardcheck_${room})
+  shardcheck_tests(${room}_tests FOLDER ${room}/tests SOURCES ${sources} LINK shardcheck_${room})
 endforeach()
 file(GLOB cli_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lib/tests/cli/*_test.cc)
-shardcheck_tests(cli_tests SOURCES ${cli_tests} LINK shardcheck_properties SANITIZED)
+shardcheck_tests(cli_tests FOLDER lib/tests/cli SOURCES ${cli_tests} LINK shardcheck_properties SANITIZED)
 
 # The house: rules no compiler checks. The distribution's interpreter first, not one of a user's environment.
 find_program(SHARDCHECK_PYTHON python3 HINTS /usr/bin NO_DEFAULT_PATH)

@@ -3,6 +3,8 @@
 namespace shardcheck::laws {
 namespace {
 
+using namespace std::string_view_literals;
+
 const std::vector<std::string> kFaults = {"", "some_fault", "some_fault:o_proj"};
 
 /// Doubles with long decimal expansions.
@@ -12,7 +14,7 @@ double draw_real(Stream& stream, double low, double high) {
 
 /// A line with a few bytes inserted, removed or replaced: near enough to a case to reach every branch.
 std::string edited(Stream& stream, std::string line) {
-  const std::string bytes("ab=: \"\\\t0189-.,_\x01\x7f#'", 22);
+  constexpr std::string_view bytes = "ab=: \"\\\t0189-.,_\x01\x7f\0#'"sv;
   for (std::int64_t edits = stream.integer(0, 3); edits > 0; --edits) {
     const auto at = static_cast<std::size_t>(stream.integer(0, static_cast<std::int64_t>(line.size()) - 1));
     const char byte =

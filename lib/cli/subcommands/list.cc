@@ -29,12 +29,12 @@ std::string oracle_names(const Fault& fault) {
 }
 
 std::string faults() {
-  Table table({{"fault"}, {"family"}, {"acts on"}, {"seen by"}, {"arguments"}, {"claim"}});
+  Table table({{"fault"}, {"family"}, {"acts on"}, {"seen by"}, {"arguments"}});
   for (const Fault* fault : all_faults()) {
     const std::vector<std::string> arguments(fault->arguments.begin(), fault->arguments.end());
     table.row({std::string(fault->name), fmt::format("{} {}", fault->family, family_name(fault->family)),
-               std::string(to_string(fault->level)), oracle_names(*fault), join(arguments, " "),
-               std::string(fault->claim)});
+               std::string(to_string(fault->level)), oracle_names(*fault), join(arguments, " ")});
+    table.note(Cell("  " + std::string(fault->claim), Tone::faint));
   }
   return table.text();
 }

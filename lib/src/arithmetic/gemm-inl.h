@@ -79,7 +79,6 @@ struct Tile {
   float* y;  // where the last step's result goes; null: to the stack like every other
   std::ptrdiff_t y_stride;
   FetchAhead weights;  // what later tiles will read
-  FetchAhead inputs;
 };
 
 template <int kRows, int kVectors>
@@ -133,7 +132,7 @@ HWY_NOINLINE void RunTile(const Tile& tile) {
   constexpr int kUnroll = 4;
   const float* HWY_RESTRICT x = tile.x;
   const float* HWY_RESTRICT w = tile.w;
-  FetchAhead weights = tile.weights, inputs = tile.inputs;
+  FetchAhead weights = tile.weights;
   const std::ptrdiff_t x_stride = tile.x_stride, panel_stride = tile.panel_stride;
   for (const LeafStep* step = tile.steps; step != tile.steps_end; ++step) {
     float* entry = tile.stack + step->slot * kEntry;
@@ -146,8 +145,6 @@ HWY_NOINLINE void RunTile(const Tile& tile) {
       AddColumn(x + 2, x_stride, w + 2 * kPanel, panel_stride, sum);
       AddColumn(x + 3, x_stride, w + 3 * kPanel, panel_stride, sum);
       weights.Next();
-      inputs.Next();
-      inputs.Next();
     }
     for (; left > 0; --left, ++x, w += kPanel) AddColumn(x, x_stride, w, panel_stride, sum);
     for (int merge = 0; merge < step->merges; ++merge) {
@@ -174,112 +171,119 @@ template <int kPanels>
 constexpr std::array<TileFunction, kMaxRows + 1> kTileFunctions =
     RowTable<kPanels>(std::make_integer_sequence<int, TileRows(kPanels)>());
 
-// kPanels panels times all rows of a block, the rows being cut into tiles of nearly equal height.
+// Rows times panels of outputs whose stacks are kept while all columns pass over them.
+struct Block {
+  const GemmCall& call;
+  std::int64_t first_row, rows;
+  std::int64_t first_panel, last_panel;
+  float* stacks;  // see StackOf
+
+  // Panels are kPanel * rows entries apart, so that groups of any width find their stacks behind each other.
+  float* StackOf(std::int64_t panel, std::int64_t row) const {
+    const std::int64_t before = (panel - first_panel) * rows + row;
+    return stacks + before * kPanel * call.plan->stack_depth;
+  }
+};
+
+// kPanels panels of a block over one segment of columns, the rows being cut into tiles of nearly equal
+// height.
 template <int kPanels>
 class PanelGroup {
  public:
-  PanelGroup(const GemmCall& call, std::int64_t first_row, std::int64_t rows, std::int64_t panel)
-      : call_(call),
-        first_row_(first_row),
-        rows_(rows),
+  PanelGroup(const Block& block, const LeafSegment& segment, std::int64_t panel)
+      : block_(block),
+        segment_(segment),
         panel_(panel),
-        tiles_((rows + TileRows(kPanels) - 1) / TileRows(kPanels)),
-        width_(std::min<std::int64_t>(kWidth, call.n - panel * kPanel)) {}
+        tiles_((block.rows + TileRows(kPanels) - 1) / TileRows(kPanels)),
+        finishes_(segment.last_step == block.call.plan->steps.size()) {}
 
-  // Stacks outlive a segment, so every tile has its own unless there is one segment only.
-  void Run(Scratch& scratch) const {
-    const LeafPlan& plan = *call_.plan;
-    const bool shared = plan.segments.size() == 1;
-    const std::int64_t stack_size = std::int64_t{plan.stack_depth} * TileRows(kPanels) * kWidth;
-    float* stacks = scratch.floats(stack_size * (shared ? 1 : tiles_));
-    for (const LeafSegment& segment : plan.segments) {
-      for (std::int64_t t = 0; t < tiles_; ++t) RunTileOf(segment, t, stacks + (shared ? 0 : t * stack_size));
+  void Run() const {
+    for (std::int64_t t = 0; t < tiles_; ++t) {
+      RunTileOf(block_.rows * t / tiles_, block_.rows * (t + 1) / tiles_, t);
     }
   }
 
  private:
   static constexpr std::int64_t kWidth = kPanels * kPanel;
 
-  void RunTileOf(const LeafSegment& segment, std::int64_t t, float* stack) const {
-    const LeafPlan& plan = *call_.plan;
-    const std::int64_t begin = first_row_ + rows_ * t / tiles_, end = first_row_ + rows_ * (t + 1) / tiles_;
-    const bool finishes = segment.last_step == plan.steps.size();
-    float* y = call_.y + begin * call_.y_stride + panel_ * kPanel;
-    const Tile tile{.x = call_.x + begin * call_.x_stride + segment.first_column,
-                    .x_stride = call_.x_stride,
-                    .w = Weights(panel_, segment.first_column),
-                    .panel_stride = call_.panel_stride,
-                    .steps = plan.steps.data() + segment.first_step,
-                    .steps_end = plan.steps.data() + segment.last_step,
+  void RunTileOf(std::int64_t begin, std::int64_t end, std::int64_t t) const {
+    const GemmCall& call = block_.call;
+    const std::int64_t width = std::min<std::int64_t>(kWidth, call.n - panel_ * kPanel);
+    float* stack = block_.StackOf(panel_, kPanels * begin);
+    float* y = call.y + (block_.first_row + begin) * call.y_stride + panel_ * kPanel;
+    const Tile tile{.x = call.x + (block_.first_row + begin) * call.x_stride + segment_.first_column,
+                    .x_stride = call.x_stride,
+                    .w = call.w + panel_ * call.panel_stride + segment_.first_column * kPanel,
+                    .panel_stride = call.panel_stride,
+                    .steps = call.plan->steps.data() + segment_.first_step,
+                    .steps_end = call.plan->steps.data() + segment_.last_step,
                     .stack = stack,
-                    .y = finishes && width_ == kWidth ? y : nullptr,
-                    .y_stride = call_.y_stride,
-                    .weights = WeightsAhead(segment, t),
-                    .inputs = InputsAhead(segment, end)};
+                    .y = finishes_ && width == kWidth ? y : nullptr,
+                    .y_stride = call.y_stride,
+                    .weights = WeightsAhead(t)};
     kTileFunctions<kPanels>[static_cast<std::size_t>(end - begin)](tile);
-    if (!finishes || width_ == kWidth) return;
+    if (!finishes_ || width == kWidth) return;
     for (std::int64_t i = 0; i < end - begin; ++i)
-      std::copy_n(stack + i * kWidth, width_, y + i * call_.y_stride);
+      std::copy_n(stack + i * kWidth, width, y + i * call.y_stride);
   }
 
-  const float* Weights(std::int64_t panel, std::int64_t column) const {
-    return call_.w + panel * call_.panel_stride + column * kPanel;
-  }
-
-  // The weights that come after this segment: each tile fetches its share of the next segment or group.
-  FetchAhead WeightsAhead(const LeafSegment& segment, std::int64_t t) const {
-    const std::int64_t end = segment.first_column + segment.columns;
-    const bool finishes = end == call_.plan->columns;
-    const std::int64_t panel = finishes ? panel_ + kPanels : panel_;
-    if ((panel + kPanels) * kPanel > call_.n) return {};
-    const std::int64_t column = finishes ? 0 : end;
-    const std::int64_t count = std::min(segment.columns, call_.plan->columns - column);
-    return {.at = Weights(panel, column + count * t / tiles_),
-            .end = Weights(panel, column + count * (t + 1) / tiles_),
-            .stride = call_.panel_stride,
+  // The weights that the next group will read: each tile fetches its share.
+  FetchAhead WeightsAhead(std::int64_t t) const {
+    const GemmCall& call = block_.call;
+    std::int64_t panel = panel_ + kPanels, column = segment_.first_column, count = segment_.columns;
+    if (panel >= block_.last_panel && !finishes_) {
+      panel = block_.first_panel;
+      column += segment_.columns;
+      count = std::min(count, call.plan->columns - column);
+    } else if (panel >= block_.last_panel) {
+      column = 0;
+      count = std::min(call.plan->columns, LeafPlan::kSegmentColumns);
+    }
+    if ((panel + kPanels) * kPanel > call.n) return {};
+    const float* at = call.w + panel * call.panel_stride + column * kPanel;
+    return {.at = at + count * t / tiles_ * kPanel,
+            .end = at + count * (t + 1) / tiles_ * kPanel,
+            .stride = call.panel_stride,
             .streams = kPanels};
   }
 
-  // The inputs of the next tile, whose first row is `row`.
-  FetchAhead InputsAhead(const LeafSegment& segment, std::int64_t row) const {
-    const std::int64_t rows = std::min<std::int64_t>(TileRows(kPanels), first_row_ + rows_ - row);
-    const float* at = call_.x + row * call_.x_stride + segment.first_column;
-    if (rows <= 0) return {};
-    return {
-        .at = at, .end = at + segment.columns, .stride = call_.x_stride, .streams = static_cast<int>(rows)};
-  }
-
-  const GemmCall& call_;
-  std::int64_t first_row_, rows_;
+  const Block& block_;
+  const LeafSegment& segment_;
   std::int64_t panel_;
   std::int64_t tiles_;
-  std::int64_t width_;  // outputs that exist
+  bool finishes_;
 };
 
 // Runs the widest group of at most kPanels panels that fits and returns how many panels it took.
 template <int kPanels>
-HWY_INLINE std::int64_t RunGroup(const GemmCall& call, std::int64_t first_row, std::int64_t rows,
-                                 std::int64_t panel, Scratch& scratch) {
+HWY_INLINE std::int64_t RunGroup(const Block& block, const LeafSegment& segment, std::int64_t panel) {
   if constexpr (kPanels > 1) {
     constexpr int kNarrower = kPanels > kGroupPanels ? kGroupPanels : kPanels - 1;
-    const bool too_many_rows = kPanels > kGroupPanels && rows > kFewRows;
-    const bool too_few_panels = (call.n + kPanel - 1) / kPanel < panel + kPanels;
-    if (too_many_rows || too_few_panels) return RunGroup<kNarrower>(call, first_row, rows, panel, scratch);
+    const bool too_many_rows = kPanels > kGroupPanels && block.rows > kFewRows;
+    if (too_many_rows || block.last_panel < panel + kPanels)
+      return RunGroup<kNarrower>(block, segment, panel);
   }
-  PanelGroup<kPanels>(call, first_row, rows, panel).Run(scratch);
+  PanelGroup<kPanels>(block, segment, panel).Run();
   return kPanels;
 }
 
-// Rows are taken in blocks that bound the memory of the stacks.
+// Blocks bound the memory of the stacks and let a segment of the inputs serve several groups of panels before
+// it leaves the second-level cache.
 void Gemm(const GemmCall& call) {
-  constexpr std::int64_t kBlockRows = 384;
-  thread_local Scratch scratch;
+  constexpr std::int64_t kBlockRows = 384, kBlockPanels = 16;
+  thread_local Scratch stacks;
+  const std::int64_t panels = (call.n + kPanel - 1) / kPanel;
   const std::int64_t blocks = (call.m + kBlockRows - 1) / kBlockRows;
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    const std::int64_t first_row = call.m * block / blocks;
-    const std::int64_t rows = call.m * (block + 1) / blocks - first_row;
-    for (std::int64_t panel = 0; panel * kPanel < call.n;) {
-      panel += RunGroup<kWidePanels>(call, first_row, rows, panel, scratch);
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t first_row = call.m * b / blocks;
+    const std::int64_t rows = call.m * (b + 1) / blocks - first_row;
+    for (std::int64_t first = 0; first < panels; first += kBlockPanels) {
+      const std::int64_t last = std::min(panels, first + kBlockPanels);
+      float* memory = stacks.floats((last - first) * rows * kPanel * call.plan->stack_depth);
+      const Block block{call, first_row, rows, first, last, memory};
+      for (const LeafSegment& segment : call.plan->segments) {
+        for (std::int64_t panel = first; panel < last;) panel += RunGroup<kWidePanels>(block, segment, panel);
+      }
     }
   }
 }

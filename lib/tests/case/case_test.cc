@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using namespace std::string_view_literals;
 
 Case law_case() {
   Case c;
@@ -95,7 +96,7 @@ TEST(CaseTest, EveryKeyReadsBackWhatItPrints) {
 TEST(CaseTest, TextTravelsThroughJsonEscapes) {
   Case c = law_case();
   for (const std::string& text : {std::string("\"quoted\" \\ back"), std::string("tab\tnew\nline"),
-                                  std::string("nul\0inside", 10), std::string("caf\u00e9 \U0001F600"),
+                                  std::string("nul\0inside"sv), std::string("caf\u00e9 \U0001F600"),
                                   std::string("a=b c=d"), std::string("'single'"), std::string("plain")}) {
     c.input = text;
     const std::string line = print_case(c);
@@ -174,7 +175,7 @@ TEST(CaseTest, ALineIsAtMost4096Bytes) {
 
 TEST(CaseTest, GarbageIsRefusedOrPrintsCanonically) {
   Stream stream(1, "case_test garbage");
-  const std::string alphabet("law d_model=8\"\\:,tp seed\0\xff\n#'", 31);
+  constexpr std::string_view alphabet = "law d_model=8\"\\:,tp seed\0\xff\n#'"sv;
   int accepted = 0;
   for (int i = 0; i < 20000; ++i) {
     std::string line(kExample.substr(0, static_cast<std::size_t>(stream.integer(0, 120))));

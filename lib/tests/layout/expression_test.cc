@@ -96,6 +96,9 @@ TEST(Expression, BoundsItsLengthAndDepth) {
   EXPECT_THAT(refusal_of(std::string(1 << 20, '(')), HasSubstr("at most 256"));
   EXPECT_THAT(refusal_of(std::string(100, '(')), HasSubstr("nested deeper than 32"));
   EXPECT_THAT(refusal_of(std::string(100, '-')), HasSubstr("nested deeper than 32"));
+  std::string side_by_side = "(1)";
+  for (int i = 1; i < 60; ++i) side_by_side += "+(1)";
+  EXPECT_EQ(value_of(side_by_side), 60);
   EXPECT_EQ(value_of(std::string(32, '(') + "1" + std::string(32, ')')), 1);
 }
 

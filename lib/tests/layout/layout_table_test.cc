@@ -383,6 +383,7 @@ TEST(LayoutTableParse, BoundsSizeAndDepthBeforeParsing) {
   EXPECT_THAT(parse_refusal(std::string((4 << 20) + 1, ' ')), HasSubstr("at most 4194304 are allowed"));
   EXPECT_THAT(parse_refusal("\"" + std::string(100, '[') + "\""),
               HasSubstr("expected an object, got string"));
+  EXPECT_THAT(parse_refusal("{\"\\\"" + std::string(100, '[') + "\": 1}"), HasSubstr("unknown key"));
   const std::string long_key = parse_refusal("{\"" + std::string(1 << 20, 'k') + "\": 1}");
   EXPECT_LT(long_key.size(), 1000u);
 }

@@ -168,6 +168,13 @@ TEST(GatherTensor, NamesTheRankAndElementOfADivergentReplica) {
   }
 }
 
+TEST(GatherTensor, CountsSubByteElementsInADivergentReplica) {
+  const PlacedTensor placed("w", {8}, Replicate{}, 2);
+  std::vector<Tensor> shards(2, Tensor::zeros(DType::f4, {8}));
+  shards[1].mutable_bytes()[2] ^= std::byte{0x20};  // the high half of byte 2: element 5
+  EXPECT_THAT(message_of<InvalidShards>([&] { gather_tensor(placed, shards); }), HasSubstr("element 5"));
+}
+
 TEST(GatherTensor, TellsZeroesAndNaNPayloadsApart) {
   const PlacedTensor placed("w", {1}, Replicate{}, 2);
   const auto differ = [&](std::uint32_t a, std::uint32_t b) {
