@@ -1,0 +1,81 @@
+// What only an outside golden can catch: a mistake that the reference and the sharded model share.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "shardcheck/checkpoint/hugging_face.h"
+#include "shardcheck/model/reference_model.h"
+#include "shardcheck/model/sharded_model.h"
+
+namespace shardcheck {
+namespace {
+
+const std::filesystem::path kFolder =
+    std::filesystem::path(SHARDCHECK_SOURCE_DIR) / ".." / "shared" / "checkpoints" / "stories260K";
+
+/// The trained checkpoint with logits and greedy tokens of an independent implementation.
+class Golden : public ::testing::Test {
+ protected:
+  Golden() : checkpoint_(load_checkpoint(kFolder)), golden_(kFolder / "golden.safetensors") {
+    for (const std::int64_t id : golden_.tensor("tokens").as<std::int64_t>()) {
+      ids_.push_back(static_cast<std::int32_t>(id));
+    }
+    logits_ = golden_.tensor("logits");
+  }
+
+  const Geometry& geometry() const { return checkpoint_.config.geometry; }
+  Tokens tokens() const {
+    const std::int64_t count = logits_.dim(0);
+    return {1, count, {ids_.begin(), ids_.begin() + count}};
+  }
+  ReferenceModel reference(Arithmetic arithmetic, ReferenceModel::Mistake mistake = {}) const {
+    return ReferenceModel(geometry(), checkpoint_.logical, arithmetic, contract_for(geometry()), mistake);
+  }
+  double worst(const Tensor& actual) const {
+    double largest = 0.0;
+    for (std::size_t i = 0; i < logits_.f32().size(); ++i) {
+      largest = std::max(largest, std::fabs(static_cast<double>(actual.f32()[i]) - logits_.f32()[i]));
+    }
+    return largest;
+  }
+
+  Checkpoint checkpoint_;
+  SafetensorsFile golden_;
+  std::vector<std::int32_t> ids_;
+  Tensor logits_;
+};
+
+TEST_F(Golden, TheReferenceAgreesUnderEveryArithmetic) {
+  EXPECT_LT(worst(reference(Arithmetic::native).forward(tokens())), 1e-4);
+  EXPECT_LT(worst(reference(Arithmetic::tree).forward(tokens())), 1e-4);
+}
+
+TEST_F(Golden, TheGreedyTokensAreReproduced) {
+  EXPECT_EQ(decode_greedily(reference(Arithmetic::native), {ids_.front()}, std::ssize(ids_)), ids_);
+}
+
+class NonCausalSteps final : public ForwardSteps {
+ public:
+  bool causal(const StepSite& /*site*/) const override { return false; }
+};
+
+TEST_F(Golden, CatchesANonCausalMaskThatBothModelsShare) {
+  const Layout layout = LayoutTable::built_in("vllm-llama").instantiate(geometry(), 2);
+  const auto collective = make_in_process_collective(2);
+  const NonCausalSteps steps;
+  const Tensor wrong = reference(Arithmetic::tree, {.non_causal = true}).forward(tokens());
+  const Tensor sharded = ShardedModel(geometry(), split(checkpoint_.logical, layout), consumer_named("vllm"),
+                                      *collective, Arithmetic::tree, contract_for(geometry()), steps)
+                             .forward(tokens())[0];
+  EXPECT_TRUE(sharded.same_bytes(wrong)) << "sharded equals reference: the invariant cannot see the mistake";
+  EXPECT_GT(worst(wrong), 1e-4);
+}
+
+TEST_F(Golden, CatchesLayerNormInThePlaceOfRmsNorm) {
+  EXPECT_GT(worst(reference(Arithmetic::native, {.layer_norm = true}).forward(tokens())), 1e-4);
+}
+
+}  // namespace
+}  // namespace shardcheck
