@@ -158,9 +158,12 @@ class TableReporter : public benchmark::BenchmarkReporter {
 };
 
 void register_all() {
+  // The library owns what is registered until the program ends.
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
   benchmark::RegisterBenchmark(kPeak, measure_peak);
   for (const Shape shape : kShapes) {
     for (const Way way : kWays) {
+      // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
       benchmark::RegisterBenchmark(fmt::format("{}/{}", shape.text(), way.name).c_str(),
                                    [=](benchmark::State& state) { measure_gemm(state, shape, way); });
     }

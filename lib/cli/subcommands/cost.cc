@@ -132,7 +132,7 @@ std::vector<std::int64_t> read_list(const Arguments& arguments, const char* opti
     values.push_back(parse_integer(fmt::format("--{}", option), word, low, high));
   }
   std::ranges::sort(values);
-  values.erase(std::ranges::unique(values).begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
   if (values.size() > kMaxListed)
     throw InvalidInput(
         fmt::format("--{} lists {} values: allowed are at most {}", option, values.size(), kMaxListed));

@@ -7,12 +7,12 @@
 #include <system_error>
 
 #include "checkpoint/files.h"
-#include "checkpoint/json_guard.h"
 #include "checkpoint/layout_names.h"
 #include "checkpoint/limits.h"
-#include "checkpoint/messages.h"
 #include "shardcheck/layout/layout_table.h"
 #include "shardcheck/reshard/reshard.h"
+#include "text/json_guard.h"
+#include "text/messages.h"
 
 namespace shardcheck {
 namespace {
@@ -153,7 +153,7 @@ ShardedTensors as_single_rank(TensorMap tensors) {
 }  // namespace
 
 std::map<std::string, std::string> parse_index(std::string_view text, const std::string& origin) {
-  const json document = parse_json_object(text, origin, kMaxIndexBytes);
+  const json document = parse_json_object<InvalidCheckpoint>(text, origin, kMaxIndexBytes);
   const auto map = document.find("weight_map");
   if (map == document.end() || !map->is_object() || map->empty()) {
     throw InvalidCheckpoint(

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <array>
 
-#include "checkpoint/json_guard.h"
 #include "checkpoint/limits.h"
-#include "checkpoint/messages.h"
 #include "shardcheck/checkpoint/hugging_face.h"
+#include "text/json_guard.h"
+#include "text/messages.h"
 
 namespace shardcheck {
 namespace {
@@ -248,7 +248,7 @@ Geometry geometry_of(const ConfigReader& config, const std::string& model_type) 
 }  // namespace
 
 HuggingFaceConfig parse_config(std::string_view text, const std::string& origin) {
-  const json document = parse_json_object(text, origin, kMaxConfigBytes);
+  const json document = parse_json_object<InvalidCheckpoint>(text, origin, kMaxConfigBytes);
   const ConfigReader reader(document, origin);
   HuggingFaceConfig config;
   config.model_type = model_type_of(reader);

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "checkpoint/messages.h"
 #include "shardcheck/checkpoint/safetensors.h"
+#include "text/messages.h"
 
 namespace shardcheck {
 namespace {

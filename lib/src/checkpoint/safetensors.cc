@@ -9,8 +9,8 @@
 #include <tuple>
 
 #include "checkpoint/files.h"
-#include "checkpoint/messages.h"
 #include "checkpoint/safetensors_header.h"
+#include "text/messages.h"
 
 namespace shardcheck {
 namespace {

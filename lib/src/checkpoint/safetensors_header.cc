@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "checkpoint/json_guard.h"
-#include "checkpoint/messages.h"
+#include "text/json_guard.h"
+#include "text/messages.h"
 
 namespace shardcheck {
 namespace {
@@ -300,7 +300,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
 }  // namespace
 
 SafetensorsHeader parse_header_json(std::string_view text, const std::string& origin) {
-  require_json_text(text, origin + ": header");
+  require_json_text<InvalidCheckpoint>(text, origin + ": header");
   HeaderReader reader(origin);
   json::sax_parse(text.begin(), text.end(), &reader);
   return reader.take();

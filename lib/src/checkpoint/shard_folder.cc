@@ -8,10 +8,10 @@
 #include <system_error>
 
 #include "checkpoint/files.h"
-#include "checkpoint/json_guard.h"
 #include "checkpoint/layout_names.h"
 #include "checkpoint/limits.h"
-#include "checkpoint/messages.h"
+#include "text/json_guard.h"
+#include "text/messages.h"
 
 namespace shardcheck {
 namespace {
@@ -267,7 +267,8 @@ std::optional<ShardFolderInfo> read_shard_folder_info(const fs::path& folder) {
   require_folder(folder);
   const fs::path file = folder / kRecordFile;
   if (!is_present(file)) return std::nullopt;
-  const json document = parse_json_object(read_text(file, kMaxConfigBytes), file.string(), kMaxConfigBytes);
+  const json document =
+      parse_json_object<InvalidCheckpoint>(read_text(file, kMaxConfigBytes), file.string(), kMaxConfigBytes);
   return RecordReader(document, file.string()).read();
 }
 

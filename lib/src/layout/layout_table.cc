@@ -9,11 +9,12 @@
 #include <set>
 #include <span>
 
+#include "json_field.h"
 #include "placement_rule.h"
 #include "shardcheck/case/case.h"
 #include "shardcheck/layout/embedded.h"
 #include "shardcheck/model/consumer.h"
-#include "strict_json.h"
+#include "text/json_guard.h"
 
 namespace shardcheck {
 
@@ -163,7 +164,7 @@ const LayoutEntry* Layout::find(std::string_view entry_name) const {
 }
 
 LayoutTable LayoutTable::parse(std::string_view json, const std::string& origin) {
-  const nlohmann::json document = parse_strict_json(json, origin, kMaxTableBytes);
+  const nlohmann::json document = parse_json_object<InvalidLayout>(json, origin, kMaxTableBytes);
   const JsonField root(document, origin);
   root.require_object({"name", "framework", "family", "consumer", "mesh", "rules"});
   LayoutTable table;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "expression.h"
+#include "json_field.h"
 #include "shardcheck/layout/placement.h"
-#include "strict_json.h"
 
 namespace shardcheck {
 

@@ -294,11 +294,13 @@ TEST(LayoutTableInstantiate, EvaluatesEveryKindOfPlacement) {
 }
 
 TEST(LayoutTableParse, RefusesWhatIsNotAnObjectOfTheRightKeys) {
-  EXPECT_THAT(parse_refusal(""), StartsWith("mine.json: not JSON"));
-  EXPECT_THAT(parse_refusal("{"), StartsWith("mine.json: not JSON"));
-  EXPECT_THAT(parse_refusal("[]"), HasSubstr("expected an object, got array"));
-  EXPECT_THAT(parse_refusal("\xff"), StartsWith("mine.json: not JSON"));
-  EXPECT_THAT(parse_refusal("{} {}"), StartsWith("mine.json: not JSON"));
+  EXPECT_THAT(parse_refusal(""), StartsWith("mine.json: not valid JSON"));
+  EXPECT_THAT(parse_refusal("{"), StartsWith("mine.json: not valid JSON"));
+  EXPECT_THAT(parse_refusal("[]"), HasSubstr("allowed: a JSON object"));
+  EXPECT_THAT(parse_refusal("\xff"), HasSubstr("byte 0 (0xff) is not valid UTF-8"));
+  EXPECT_THAT(parse_refusal("{} {}"), StartsWith("mine.json: not valid JSON"));
+  // The lexer would take NUL for the end and never see what follows.
+  EXPECT_THAT(parse_refusal(std::string("{}\0garbage", 10)), HasSubstr("byte 2 is NUL"));
   EXPECT_THAT(parse_refusal("{}"), HasSubstr("key 'name' is missing"));
   EXPECT_THAT(edited_refusal([](json& t) { t["nmae"] = 1; }),
               HasSubstr("unknown key 'nmae' (allowed: name framework"));
@@ -378,9 +380,9 @@ TEST(LayoutTableParse, RefusesDuplicatedKeys) {
 }
 
 TEST(LayoutTableParse, BoundsSizeAndDepthBeforeParsing) {
-  EXPECT_THAT(parse_refusal(std::string(1 << 20, '[')), HasSubstr("nested deeper than 16"));
-  EXPECT_THAT(parse_refusal(std::string(17, '{')), HasSubstr("nested deeper than 16"));
-  EXPECT_THAT(parse_refusal(std::string((4 << 20) + 1, ' ')), HasSubstr("at most 4194304 are allowed"));
+  EXPECT_THAT(parse_refusal(std::string(1 << 20, '[')), HasSubstr("nested deeper than"));
+  EXPECT_THAT(parse_refusal(std::string(200, '{')), HasSubstr("nested deeper than"));
+  EXPECT_THAT(parse_refusal(std::string((4 << 20) + 1, ' ')), HasSubstr("allowed: at most 4194304"));
   EXPECT_THAT(parse_refusal("\"" + std::string(100, '[') + "\""),
               HasSubstr("expected an object, got string"));
   EXPECT_THAT(parse_refusal("{\"\\\"" + std::string(100, '[') + "\": 1}"), HasSubstr("unknown key"));
@@ -391,7 +393,7 @@ TEST(LayoutTableParse, BoundsSizeAndDepthBeforeParsing) {
 TEST(LayoutTableParse, RefusesEveryTruncationOfATable) {
   const std::string text = read_layout_file("seed.json");
   for (std::size_t length = 0; length < text.find_last_of('}'); length += 7) {
-    EXPECT_THAT(parse_refusal(text.substr(0, length)), HasSubstr("not JSON")) << length;
+    EXPECT_THAT(parse_refusal(text.substr(0, length)), HasSubstr("not valid JSON")) << length;
   }
 }
 

@@ -1,79 +1,16 @@
-#include "strict_json.h"
+#include "json_field.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
-#include <set>
 
 namespace shardcheck {
 namespace {
 
-using nlohmann::json;
-
-constexpr int kMaxDepth = 16;
 constexpr std::size_t kMaxText = 256;
 
-/// Deepest nesting of brackets outside strings. Malformed text is left to the parser.
-int nesting_depth(std::string_view text) {
-  int depth = 0, deepest = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return deepest;
-}
-
-/// Parser callback that refuses a key its object already has.
-class DuplicateGuard {
- public:
-  explicit DuplicateGuard(const std::string& origin) : origin_(origin) {}
-
-  bool operator()(int /*depth*/, json::parse_event_t event, const json& parsed) {
-    if (event == json::parse_event_t::object_start) keys_.emplace_back();
-    if (event == json::parse_event_t::object_end) keys_.pop_back();
-    if (event == json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys_.back().insert(key).second) {
-        throw InvalidLayout(fmt::format("{}: key '{:.64}' appears twice in one object", origin_, key));
-      }
-    }
-    return true;
-  }
-
- private:
-  const std::string& origin_;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
-};
-
 }  // namespace
-
-json parse_strict_json(std::string_view text, const std::string& origin, std::size_t limit_bytes) {
-  if (text.size() > limit_bytes) {
-    throw InvalidLayout(
-        fmt::format("{}: {} bytes, at most {} are allowed", origin, text.size(), limit_bytes));
-  }
-  if (nesting_depth(text) > kMaxDepth) {
-    throw InvalidLayout(fmt::format("{}: nested deeper than {}", origin, kMaxDepth));
-  }
-  try {
-    DuplicateGuard guard(origin);
-    return json::parse(text, std::ref(guard));
-  } catch (const json::exception& error) {
-    throw InvalidLayout(fmt::format("{}: not JSON: {:.300}", origin, error.what()));
-  }
-}
 
 void JsonField::require_object(std::initializer_list<std::string_view> required,
                                std::initializer_list<std::string_view> optional) const {

@@ -1,12 +1,11 @@
-#include "checkpoint/json_guard.h"
+#include "text/json_guard.h"
 
 #include <fmt/format.h>
 
 #include <set>
 #include <vector>
 
-#include "checkpoint/messages.h"
-#include "shardcheck/checkpoint/safetensors.h"
+#include "text/messages.h"
 
 namespace shardcheck {
 namespace {
@@ -46,21 +45,21 @@ class DocumentGuard {
   void open(int depth) {
     count();
     if (depth >= kMaxJsonDepth) {
-      throw InvalidCheckpoint(
+      throw InvalidInput(
           fmt::format("{}: nested deeper than {} levels, which is the limit", where_, kMaxJsonDepth));
     }
   }
 
   void count() {
     if (++values_ > kMaxJsonValues) {
-      throw InvalidCheckpoint(
+      throw InvalidInput(
           fmt::format("{}: more than {} JSON values, which is the limit", where_, kMaxJsonValues));
     }
   }
 
   void require_new(const std::string& key) {
     if (!keys_.back().insert(key).second) {
-      throw InvalidCheckpoint(
+      throw InvalidInput(
           fmt::format("{}: key {} appears twice in one object; allowed: once", where_, quote(key)));
     }
   }
@@ -72,34 +71,33 @@ class DocumentGuard {
 
 }  // namespace
 
-void require_json_text(std::string_view text, const std::string& where) {
+void json_guard::require_text(std::string_view text, const std::string& where) {
   if (const auto bad = find_invalid_utf8(text)) {
-    throw InvalidCheckpoint(fmt::format("{}: byte {} (0x{:02x}) is not valid UTF-8; allowed: UTF-8 text",
-                                        where, *bad, static_cast<unsigned char>(text[*bad])));
+    throw InvalidInput(fmt::format("{}: byte {} (0x{:02x}) is not valid UTF-8; allowed: UTF-8 text", where,
+                                   *bad, static_cast<unsigned char>(text[*bad])));
   }
   if (text.substr(0, 3) == "\xEF\xBB\xBF") {
-    throw InvalidCheckpoint(fmt::format("{}: starts with a byte order mark; allowed: plain JSON", where));
+    throw InvalidInput(fmt::format("{}: starts with a byte order mark; allowed: plain JSON", where));
   }
   if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
-    throw InvalidCheckpoint(fmt::format("{}: byte {} is NUL; allowed: JSON text", where, nul));
+    throw InvalidInput(fmt::format("{}: byte {} is NUL; allowed: JSON text", where, nul));
   }
 }
 
-json parse_json_object(std::string_view text, const std::string& where, std::size_t limit_bytes) {
+json json_guard::parse_object(std::string_view text, const std::string& where, std::size_t limit_bytes) {
   if (text.size() > limit_bytes) {
-    throw InvalidCheckpoint(
+    throw InvalidInput(
         fmt::format("{}: {} bytes long; allowed: at most {}", where, text.size(), limit_bytes));
   }
-  require_json_text(text, where);
+  require_text(text, where);
   json document;
   try {
     document = json::parse(text.begin(), text.end(), DocumentGuard(where));
   } catch (const json::exception& error) {
-    throw InvalidCheckpoint(fmt::format("{}: not valid JSON: {}", where, shown(error)));
+    throw InvalidInput(fmt::format("{}: not valid JSON: {}", where, shown(error)));
   }
   if (!document.is_object()) {
-    throw InvalidCheckpoint(
-        fmt::format("{}: the document is {}; allowed: a JSON object", where, shown(document)));
+    throw InvalidInput(fmt::format("{}: the document is {}; allowed: a JSON object", where, shown(document)));
   }
   return document;
 }

@@ -1,4 +1,4 @@
-#include "checkpoint/messages.h"
+#include "text/messages.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,4 @@
-// JSON as a layout table may be written: no duplicated key, no unknown key, bounded nesting; every refusal
-// says where it is.
+// Fields of a layout table's JSON: no unknown key, every refusal says where it is.
 #pragma once
 
 #include <initializer_list>
@@ -11,10 +10,6 @@
 #include "shardcheck/layout/layout_table.h"
 
 namespace shardcheck {
-
-/// Throws InvalidLayout prefixed with `origin`: more than `limit_bytes`, nested deeper than 16 (checked
-/// before the recursive parser runs), not JSON, a duplicated key.
-nlohmann::json parse_strict_json(std::string_view text, const std::string& origin, std::size_t limit_bytes);
 
 /// A value of a document with the path that messages name: "seed.json: rules[1] (layers.{layer}.qkv):
 /// placement.dim".

@@ -1,5 +1,5 @@
 // Names and values of strangers inside error messages: short, printable, valid UTF-8. Private to the
-// checkpoint folder.
+// library.
 #pragma once
 
 #include <cstddef>
