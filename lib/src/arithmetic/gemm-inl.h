@@ -1,6 +1,6 @@
 // The GEMM kernel, compiled once per SIMD target by gemm.cc. A tile of rows x panels of 16 outputs lives in
 // registers; its columns are streamed by a LeafPlan, and the stack of the plan lies in memory that stays in
-// the first-level cache. Lanes are outputs: no lane ever meets another.
+// the caches. Lanes are outputs: no lane ever meets another.
 #if defined(SHARDCHECK_SRC_ARITHMETIC_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SHARDCHECK_SRC_ARITHMETIC_GEMM_INL_H_
 #undef SHARDCHECK_SRC_ARITHMETIC_GEMM_INL_H_
@@ -46,6 +46,9 @@ constexpr int TileRows(int panels) {
   return std::clamp(kAccumulators / (panels * kVectorsPerPanel), 1, kMaxRows);
 }
 
+// Most outputs of a tile.
+constexpr int kMaxEntry = std::max(kAccumulators * kLanes, kFewRows* kWidePanels* kPanel);
+
 // Cache lines to fetch into the second-level cache while a tile computes: line by line across `streams`
 // arrays that lie `stride` floats apart. One or two lines at a time: a burst would keep the tile's own loads
 // waiting.
@@ -75,8 +78,10 @@ struct Tile {
   std::ptrdiff_t panel_stride;
   const LeafStep* steps;
   const LeafStep* steps_end;
-  float* stack;
-  float* y;  // where the last step's result goes; null: to the stack like every other
+  float* kept;  // stack entries below `kept_count`: see LeafSegment
+  std::int32_t kept_count;
+  float* scratch;  // the others
+  float* y;        // where the last step's result goes; null: to the stack like every other
   std::ptrdiff_t y_stride;
   FetchAhead weights;  // what later tiles will read
 };
@@ -129,15 +134,19 @@ template <int kRows, int kPanels>
 HWY_NOINLINE void RunTile(const Tile& tile) {
   constexpr int kVectors = kPanels * kVectorsPerPanel;
   constexpr int kEntry = kRows * kPanels * kPanel;
+  static_assert(kEntry <= kMaxEntry);
   constexpr int kUnroll = 4;
   const float* HWY_RESTRICT x = tile.x;
   const float* HWY_RESTRICT w = tile.w;
   FetchAhead weights = tile.weights;
   const std::ptrdiff_t x_stride = tile.x_stride, panel_stride = tile.panel_stride;
+  const auto entry = [&tile](std::int32_t slot) HWY_ATTR {
+    return (slot < tile.kept_count ? tile.kept : tile.scratch) + slot * kEntry;
+  };
   for (const LeafStep* step = tile.steps; step != tile.steps_end; ++step) {
-    float* entry = tile.stack + step->slot * kEntry;
+    std::int32_t slot = step->slot;
     Vector sum[kRows][kVectors];
-    StartChain(*step, entry, sum);
+    StartChain(*step, entry(slot), sum);
     int left = step->columns;
     for (; left >= kUnroll; left -= kUnroll, x += kUnroll, w += kUnroll * kPanel) {
       AddColumn(x, x_stride, w, panel_stride, sum);
@@ -147,14 +156,11 @@ HWY_NOINLINE void RunTile(const Tile& tile) {
       weights.Next();
     }
     for (; left > 0; --left, ++x, w += kPanel) AddColumn(x, x_stride, w, panel_stride, sum);
-    for (int merge = 0; merge < step->merges; ++merge) {
-      entry -= kEntry;
-      AddStackEntry(entry, sum);
-    }
+    for (const std::int32_t last = slot - step->merges; slot > last;) AddStackEntry(entry(--slot), sum);
     if (tile.y != nullptr && step + 1 == tile.steps_end) {
       StoreTile(sum, tile.y, tile.y_stride);
     } else {
-      StoreTile(sum, entry, kVectors * kLanes);
+      StoreTile(sum, entry(slot), kVectors * kLanes);
     }
   }
 }
@@ -171,17 +177,23 @@ template <int kPanels>
 constexpr std::array<TileFunction, kMaxRows + 1> kTileFunctions =
     RowTable<kPanels>(std::make_integer_sequence<int, TileRows(kPanels)>());
 
-// Rows times panels of outputs whose stacks are kept while all columns pass over them.
+// Rows times panels of outputs, finished before the next block starts.
 struct Block {
   const GemmCall& call;
   std::int64_t first_row, rows;
   std::int64_t first_panel, last_panel;
-  float* stacks;  // see StackOf
+  float* scratch;  // stack_depth entries of kMaxEntry, used by one tile after the other
+  float* kept;     // kept_depth stack entries of every output
 
-  // Panels are kPanel * rows entries apart, so that groups of any width find their stacks behind each other.
-  float* StackOf(std::int64_t panel, std::int64_t row) const {
-    const std::int64_t before = (panel - first_panel) * rows + row;
-    return stacks + before * kPanel * call.plan->stack_depth;
+  static std::int64_t ScratchFloats(const LeafPlan& plan) {
+    return std::int64_t{plan.stack_depth} * kMaxEntry;
+  }
+  static std::int64_t KeptFloats(const LeafPlan& plan, std::int64_t rows, std::int64_t panels) {
+    return rows * panels * kPanel * plan.kept_depth;
+  }
+  // Kept entries of the first tile of a group that begins with `panel`.
+  float* KeptOf(std::int64_t panel) const {
+    return kept + (panel - first_panel) * rows * kPanel * call.plan->kept_depth;
   }
 };
 
@@ -192,65 +204,77 @@ class PanelGroup {
  public:
   PanelGroup(const Block& block, const LeafSegment& segment, std::int64_t panel)
       : block_(block),
+        call_(block.call),
         segment_(segment),
         panel_(panel),
-        tiles_((block.rows + TileRows(kPanels) - 1) / TileRows(kPanels)),
-        finishes_(segment.last_step == block.call.plan->steps.size()) {}
+        width_(std::min<std::int64_t>(kWidth, call_.n - panel * kPanel)),
+        finishes_(segment.last_step == call_.plan->steps.size()) {}
 
+  // No division inside the loop: what comes between two tiles keeps the multipliers waiting.
   void Run() const {
-    for (std::int64_t t = 0; t < tiles_; ++t) {
-      RunTileOf(block_.rows * t / tiles_, block_.rows * (t + 1) / tiles_, t);
+    const std::int64_t tiles = (block_.rows + TileRows(kPanels) - 1) / TileRows(kPanels);
+    const std::int64_t height = block_.rows / tiles, higher = block_.rows % tiles;
+    const FetchAhead ahead = WeightsAhead();
+    const std::int64_t share = ((ahead.end - ahead.at) / kPanel + tiles - 1) / tiles * kPanel;
+    float* y = call_.y + block_.first_row * call_.y_stride + panel_ * kPanel;
+    Tile tile = FirstTile(ahead);
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const std::int64_t rows = t < higher ? height + 1 : height;
+      tile.y = finishes_ && width_ == kWidth ? y : nullptr;
+      tile.weights.end = std::min(tile.weights.at + share, ahead.end);
+      kTileFunctions<kPanels>[static_cast<std::size_t>(rows)](tile);
+      if (finishes_ && width_ < kWidth) StoreNarrow(tile.kept, rows, y);
+      tile.x += rows * tile.x_stride;
+      tile.kept += rows * kWidth * call_.plan->kept_depth;
+      tile.weights.at = tile.weights.end;
+      y += rows * call_.y_stride;
     }
   }
 
  private:
   static constexpr std::int64_t kWidth = kPanels * kPanel;
 
-  void RunTileOf(std::int64_t begin, std::int64_t end, std::int64_t t) const {
-    const GemmCall& call = block_.call;
-    const std::int64_t width = std::min<std::int64_t>(kWidth, call.n - panel_ * kPanel);
-    float* stack = block_.StackOf(panel_, kPanels * begin);
-    float* y = call.y + (block_.first_row + begin) * call.y_stride + panel_ * kPanel;
-    const Tile tile{.x = call.x + (block_.first_row + begin) * call.x_stride + segment_.first_column,
-                    .x_stride = call.x_stride,
-                    .w = call.w + panel_ * call.panel_stride + segment_.first_column * kPanel,
-                    .panel_stride = call.panel_stride,
-                    .steps = call.plan->steps.data() + segment_.first_step,
-                    .steps_end = call.plan->steps.data() + segment_.last_step,
-                    .stack = stack,
-                    .y = finishes_ && width == kWidth ? y : nullptr,
-                    .y_stride = call.y_stride,
-                    .weights = WeightsAhead(t)};
-    kTileFunctions<kPanels>[static_cast<std::size_t>(end - begin)](tile);
-    if (!finishes_ || width == kWidth) return;
-    for (std::int64_t i = 0; i < end - begin; ++i)
-      std::copy_n(stack + i * kWidth, width, y + i * call.y_stride);
+  Tile FirstTile(const FetchAhead& ahead) const {
+    return {.x = call_.x + block_.first_row * call_.x_stride + segment_.first_column,
+            .x_stride = call_.x_stride,
+            .w = call_.w + panel_ * call_.panel_stride + segment_.first_column * kPanel,
+            .panel_stride = call_.panel_stride,
+            .steps = call_.plan->steps.data() + segment_.first_step,
+            .steps_end = call_.plan->steps.data() + segment_.last_step,
+            .kept = block_.KeptOf(panel_),
+            .kept_count = segment_.kept,
+            .scratch = block_.scratch,
+            .y = nullptr,
+            .y_stride = call_.y_stride,
+            .weights = ahead};
   }
 
-  // The weights that the next group will read: each tile fetches its share.
-  FetchAhead WeightsAhead(std::int64_t t) const {
-    const GemmCall& call = block_.call;
+  // The last panel has fewer outputs than lanes: its tiles end on the stack.
+  void StoreNarrow(const float* tile, std::int64_t rows, float* y) const {
+    for (std::int64_t i = 0; i < rows; ++i) std::copy_n(tile + i * kWidth, width_, y + i * call_.y_stride);
+  }
+
+  // The weights that the next group will read, in all its panels.
+  FetchAhead WeightsAhead() const {
     std::int64_t panel = panel_ + kPanels, column = segment_.first_column, count = segment_.columns;
     if (panel >= block_.last_panel && !finishes_) {
       panel = block_.first_panel;
       column += segment_.columns;
-      count = std::min(count, call.plan->columns - column);
+      count = std::min(count, call_.plan->columns - column);
     } else if (panel >= block_.last_panel) {
       column = 0;
-      count = std::min(call.plan->columns, LeafPlan::kSegmentColumns);
+      count = std::min(call_.plan->columns, LeafPlan::kSegmentColumns);
     }
-    if ((panel + kPanels) * kPanel > call.n) return {};
-    const float* at = call.w + panel * call.panel_stride + column * kPanel;
-    return {.at = at + count * t / tiles_ * kPanel,
-            .end = at + count * (t + 1) / tiles_ * kPanel,
-            .stride = call.panel_stride,
-            .streams = kPanels};
+    if ((panel + kPanels) * kPanel > call_.n) return {};
+    const float* at = call_.w + panel * call_.panel_stride + column * kPanel;
+    return {.at = at, .end = at + count * kPanel, .stride = call_.panel_stride, .streams = kPanels};
   }
 
   const Block& block_;
+  const GemmCall& call_;
   const LeafSegment& segment_;
   std::int64_t panel_;
-  std::int64_t tiles_;
+  std::int64_t width_;  // outputs that exist
   bool finishes_;
 };
 
@@ -270,8 +294,8 @@ HWY_INLINE std::int64_t RunGroup(const Block& block, const LeafSegment& segment,
 // Blocks bound the memory of the stacks and let a segment of the inputs serve several groups of panels before
 // it leaves the second-level cache.
 void Gemm(const GemmCall& call) {
-  constexpr std::int64_t kBlockRows = 384, kBlockPanels = 16;
-  thread_local Scratch stacks;
+  constexpr std::int64_t kBlockRows = 384, kBlockPanels = 8;
+  thread_local Scratch scratch, kept;
   const std::int64_t panels = (call.n + kPanel - 1) / kPanel;
   const std::int64_t blocks = (call.m + kBlockRows - 1) / kBlockRows;
   for (std::int64_t b = 0; b < blocks; ++b) {
@@ -279,8 +303,13 @@ void Gemm(const GemmCall& call) {
     const std::int64_t rows = call.m * (b + 1) / blocks - first_row;
     for (std::int64_t first = 0; first < panels; first += kBlockPanels) {
       const std::int64_t last = std::min(panels, first + kBlockPanels);
-      float* memory = stacks.floats((last - first) * rows * kPanel * call.plan->stack_depth);
-      const Block block{call, first_row, rows, first, last, memory};
+      const Block block{.call = call,
+                        .first_row = first_row,
+                        .rows = rows,
+                        .first_panel = first,
+                        .last_panel = last,
+                        .scratch = scratch.floats(Block::ScratchFloats(*call.plan)),
+                        .kept = kept.floats(Block::KeptFloats(*call.plan, rows, last - first))};
       for (const LeafSegment& segment : call.plan->segments) {
         for (std::int64_t panel = first; panel < last;) panel += RunGroup<kWidePanels>(block, segment, panel);
       }

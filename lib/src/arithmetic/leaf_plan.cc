@@ -26,7 +26,17 @@ class PlanBuilder {
     }
   }
 
-  LeafPlan finish() { return std::move(plan_); }
+  LeafPlan finish() {
+    std::int32_t before = 0;  // entries that the segment finds
+    for (LeafSegment& segment : plan_.segments) {
+      const LeafStep& last = plan_.steps[segment.last_step - 1];
+      const std::int32_t after = last.slot + 1 - last.merges;
+      segment.kept = std::max(before, after);
+      plan_.kept_depth = std::max(plan_.kept_depth, segment.kept);
+      before = after;
+    }
+    return std::move(plan_);
+  }
 
  private:
   void add_step(LeafStep step) {

@@ -20,21 +20,24 @@ struct LeafStep {
   bool starts_leaf = true;  // else the chain goes on from what stack[slot] holds
 };
 
-/// Steps [first_step, last_step) walk `columns` columns from `first_column` on.
+/// Steps [first_step, last_step) walk `columns` columns from `first_column` on and leave `kept` stack
+/// entries.
 struct LeafSegment {
   std::size_t first_step = 0, last_step = 0;
   std::int64_t first_column = 0, columns = 0;
+  std::int32_t kept = 0;
 };
 
 struct LeafPlan {
-  /// Steps are cut into segments of about this many columns, so that a segment of packed weights stays in the
-  /// second-level cache while all rows pass over it. A cut never changes the order of operations.
-  static constexpr std::int64_t kSegmentColumns = 1024;
+  /// Steps are cut into segments of about this many columns, so that the inputs and weights of a segment stay
+  /// in the caches while they meet. A cut never changes the order of operations.
+  static constexpr std::int64_t kSegmentColumns = 256;
 
   std::vector<LeafStep> steps;
   std::vector<LeafSegment> segments;
   std::int64_t columns = 0;
-  int stack_depth = 0;
+  std::int32_t stack_depth = 0;  // most entries ever on the stack
+  std::int32_t kept_depth = 0;   // most entries kept between segments
 };
 
 /// Plan of a whole tree over ceil(k / leaf) leaves of `leaf` columns, the last one possibly short; leaf 0 is

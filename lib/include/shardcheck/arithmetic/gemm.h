@@ -50,8 +50,8 @@ struct Reduction {
   static Reduction chain() { return {}; }
   /// The whole sum of length k held here.
   static Reduction whole(TreeShape shape, std::int64_t k, std::int64_t leaf);
-  /// Columns [begin, end) of a sum of length k. Throws std::invalid_argument when begin, or end short
-  /// of k, is no multiple of the leaf; the message names the boundary and the largest leaf that would do.
+  /// Columns [begin, end) of a sum of length k. Throws std::invalid_argument when begin or end, short of k,
+  /// is no multiple of the leaf; the message names the boundary and the largest leaf that would do.
   static Reduction part(TreeShape shape, std::int64_t k, std::int64_t leaf, std::int64_t begin,
                         std::int64_t end);
 };

@@ -37,8 +37,8 @@ std::vector<TreeNode> cover(TreeShape shape, std::int64_t leaves, std::int64_t f
 
 /// Completes a tree in place: `values` holds one row of `width` floats per node of `nodes`, the nodes being
 /// sorted, disjoint, covering [0, leaves) and all nodes of the tree. The root row is written to `out`.
-/// Each addition is one f32 rounding, left + right. Throws std::invalid_argument on a gap, an overlap or
-/// a range that is no node.
+/// Each addition is one f32 rounding, left + right; over no leaves the root is +0. Throws
+/// std::invalid_argument on a gap, an overlap or a range that is no node.
 void complete_tree(TreeShape shape, std::int64_t leaves, std::span<const TreeNode> nodes,
                    std::span<const float* const> values, std::int64_t width, float* out);
 
