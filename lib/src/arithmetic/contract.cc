@@ -10,14 +10,13 @@
 namespace shardcheck {
 namespace {
 
-constexpr int kLargestDefaultDegree = 16;
+constexpr std::int64_t kLargestDegree = 1024;  // what a layout name can say
 
 std::vector<int> default_degrees(const Geometry& geometry) {
   std::vector<int> degrees;
-  for (int degree = 1; degree <= kLargestDefaultDegree; ++degree) {
-    const bool divides =
-        geometry.n_heads % degree == 0 && geometry.n_kv_heads % degree == 0 && geometry.ffn % degree == 0;
-    if (divides) degrees.push_back(degree);
+  const std::int64_t common = std::gcd(std::gcd(geometry.n_heads, geometry.n_kv_heads), geometry.ffn);
+  for (int degree = 1; degree <= std::min(common, kLargestDegree); ++degree) {
+    if (common % degree == 0) degrees.push_back(degree);
   }
   return degrees;
 }

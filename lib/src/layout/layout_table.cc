@@ -11,7 +11,7 @@
 
 #include "json_field.h"
 #include "placement_rule.h"
-#include "shardcheck/case/case.h"
+#include "shardcheck/text/nearest_name.h"
 #include "shardcheck/layout/embedded.h"
 #include "shardcheck/model/consumer.h"
 #include "text/json_guard.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "shardcheck/layout/placement.h"
+#include "shardcheck/text/errors.h"
 
 namespace shardcheck {
 namespace {
@@ -124,12 +124,19 @@ class LlamaConsumer final : public Consumer {
     if (cuts_evenly) require_divisible("vocab", g.vocab, degree);
   }
 
+  bool embedding_is_whole(const Geometry& /*g*/) const override {
+    return vocabulary_ == VocabularyRule::whole_embedding;
+  }
+  bool head_is_whole(const Geometry& g) const override {
+    return vocabulary_ == VocabularyRule::whole_embedding && g.tied;
+  }
+
   LocalExtent extent(const Geometry& g, int degree, int rank) const override {
     const std::int64_t share = (g.vocab + degree - 1) / degree;
     const std::int64_t begin = std::min(share * rank, g.vocab);
     const std::int64_t end = std::min(begin + share, g.vocab);
-    const bool whole_embed = vocabulary_ == VocabularyRule::whole_embedding;
-    const bool whole_head = whole_embed && g.tied;
+    const bool whole_embed = embedding_is_whole(g);
+    const bool whole_head = head_is_whole(g);
     LocalExtent local;
     local.heads = g.n_heads / degree;
     local.kv_heads = g.n_kv_heads / degree;

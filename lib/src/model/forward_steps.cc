@@ -4,6 +4,9 @@
 
 namespace shardcheck {
 
+void ForwardSteps::before_norm(const StepSite& /*site*/, float* /*x*/, std::int64_t /*rows*/,
+                               std::int64_t /*width*/) const {}
+
 float ForwardSteps::norm_statistics(const StepSite& site, const float* x, std::int64_t rows,
                                     std::int64_t width, float* sums) const {
   const std::int64_t leaf = site.arithmetic == Arithmetic::tree ? site.contract.leaf_d_model : 0;

@@ -17,10 +17,11 @@ void require_range(std::string_view field, std::int64_t value, std::int64_t low,
   }
 }
 
+/// The forward pass holds these in f32: a value below its smallest normal one would be lost.
 void require_positive(std::string_view field, double value, double high) {
-  if (!std::isfinite(value) || value <= 0.0 || value > high) {
-    throw InvalidInput(
-        fmt::format("{}={} is out of range: allowed above 0 and at most {}", field, value, high));
+  constexpr double kLow = 0x1p-126;
+  if (!std::isfinite(value) || value < kLow || value > high) {
+    throw InvalidInput(fmt::format("{}={} is out of range: allowed {} to {}", field, value, kLow, high));
   }
 }
 

@@ -99,6 +99,8 @@ struct ShardedModel::State {
   }
 
   RankMatrices embed(const Tokens& tokens) const;
+  /// Bits are summed, not floats: one owner's row passes unchanged, -0.0 included, under any reduction order.
+  void sum_bits(RankMatrices& xs) const;
   Matrix normalized(const RankState& rank, std::int64_t layer, Matrix x,
                     const std::vector<float>& weight) const;
   Matrix attention(const RankState& rank, std::int64_t layer, const Matrix& x, const Tokens& tokens,
@@ -135,13 +137,22 @@ RankMatrices ShardedModel::State::embed(const Tokens& tokens) const {
     }
     xs.push_back(std::move(x));
   }
-  const bool whole = ranks.front().extent.embed_end - ranks.front().extent.embed_begin == geometry.vocab;
-  if (whole || degree() == 1) return xs;
-  // Bits are summed, not floats: one owner's row passes unchanged, -0.0 included, under any reduction order.
-  std::vector<std::span<std::uint32_t>> buffers;
-  for (auto& x : xs) buffers.emplace_back(reinterpret_cast<std::uint32_t*>(x.values.data()), x.values.size());
-  collective.all_reduce_sum_u32(buffers);
+  if (degree() > 1 && !consumer.embedding_is_whole(geometry)) sum_bits(xs);
   return xs;
+}
+
+void ShardedModel::State::sum_bits(RankMatrices& xs) const {
+  std::vector<std::vector<std::uint32_t>> bits;
+  std::vector<std::span<std::uint32_t>> buffers;
+  for (const Matrix& x : xs) {
+    bits.emplace_back(x.values.size());
+    std::memcpy(bits.back().data(), x.values.data(), x.values.size() * sizeof(float));
+  }
+  for (auto& buffer : bits) buffers.emplace_back(buffer);
+  collective.all_reduce_sum_u32(buffers);
+  for (std::size_t slot = 0; slot < xs.size(); ++slot) {
+    std::memcpy(xs[slot].values.data(), bits[slot].data(), bits[slot].size() * sizeof(float));
+  }
 }
 
 Matrix ShardedModel::State::normalized(const RankState& rank, std::int64_t layer, Matrix x,
@@ -266,8 +277,7 @@ std::vector<Tensor> ShardedModel::State::logits(const RankMatrices& xs) const {
     const Matrix normed = normalized(ranks[slot], -1, xs[slot], ranks[slot].final_norm);
     parts.push_back(linear(normed, ranks[slot].lm_head, over_hidden()));
   }
-  const bool whole = ranks.front().extent.head_end - ranks.front().extent.head_begin == geometry.vocab;
-  if (!whole) return gather_vocabulary(parts);
+  if (!consumer.head_is_whole(geometry)) return gather_vocabulary(parts);
   std::vector<Tensor> all;
   for (const auto& part : parts) all.push_back(Tensor::from({part.rows, part.width}, part.values));
   return all;

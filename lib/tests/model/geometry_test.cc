@@ -54,6 +54,7 @@ TEST(Geometry, RefusesEachBadFieldByName) {
       {[](Geometry& g) { g.ffn = std::int64_t{1} << 40; }, "ffn=1099511627776"},
       {[](Geometry& g) { g.vocab = 0; }, "vocab=0"},
       {[](Geometry& g) { g.norm_eps = 0; }, "norm_eps=0"},
+      {[](Geometry& g) { g.norm_eps = 1e-46; }, "norm_eps=1e-46"},
       {[](Geometry& g) { g.rope_theta = -1; }, "rope_theta=-1"},
       {[](Geometry& g) { g.rope = Rope::half, g.head_dim = 3; }, "head_dim=3 is odd"},
       {[](Geometry& g) { g.head_dim = 1 << 23; }, "heads*head_dim"},

@@ -65,6 +65,30 @@ TEST(ShardedModel, TreeIsBitIdenticalForSevenRanks) {
   }
 }
 
+TEST(ShardedModel, TreeIsBitIdenticalBeyondSixteenRanks) {
+  Geometry g = wide_choice();
+  g.n_heads = g.n_kv_heads = 34, g.ffn = 68;
+  const Problem problem(g, 4);
+  for (const int degree : {17, 34}) {
+    EXPECT_TRUE(
+        problem.sharded("seed", degree, Arithmetic::tree)[0].same_bytes(problem.reference(Arithmetic::tree)));
+  }
+}
+
+/// ceil(vocab / t) rows each: the first ranks may hold everything and the others nothing.
+TEST(ShardedModel, RanksWithoutVocabularyRowsTakePartInTheCollectives) {
+  Geometry g = wide_choice();
+  for (const std::int64_t vocab : {1, 2, 3}) {
+    g.vocab = vocab;
+    const Problem problem(g, 4);
+    for (const int degree : {2, 4}) {
+      for (const Tensor& logits : problem.sharded("seed", degree, Arithmetic::tree)) {
+        EXPECT_TRUE(logits.same_bytes(problem.reference(Arithmetic::tree))) << vocab << " on " << degree;
+      }
+    }
+  }
+}
+
 TEST(ShardedModel, NativeIsCloseAndExactAtOneRank) {
   const Problem problem(wide_choice(), 5);
   const Tensor reference = problem.reference(Arithmetic::native);

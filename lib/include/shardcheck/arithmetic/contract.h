@@ -31,8 +31,9 @@ struct Contract {
 /// divide k are refused with std::invalid_argument.
 std::int64_t leaf_width(std::int64_t k, const std::vector<int>& degrees, std::int64_t limit = 128);
 
-/// Contract for a geometry. `degrees` empty: every degree in 1..16 that the heads, KV heads and ffn of
-/// the geometry divide by.
+/// Contract for a geometry. `degrees` empty: every degree in 1..1024 that the heads, KV heads and ffn of
+/// the geometry divide by. Throws std::invalid_argument naming a given degree that does not divide n_heads
+/// or ffn.
 Contract contract_for(const Geometry& geometry, std::vector<int> degrees = {});
 
 }  // namespace shardcheck

@@ -13,6 +13,7 @@
 #include "shardcheck/layout/layout_table.h"
 #include "shardcheck/model/geometry.h"
 #include "shardcheck/model/weights.h"
+#include "shardcheck/text/nearest_name.h"
 
 namespace shardcheck {
 
@@ -64,9 +65,6 @@ const std::vector<CaseKey>& case_keys();
 void set_case_key(Case& c, std::string_view key, std::string_view value);
 /// Text of one field. Throws InvalidCase for an unknown key.
 std::string get_case_key(const Case& c, std::string_view key);
-
-/// The known name nearest to `word` by edit distance, empty when none is near (distance > 1/2 of its length).
-std::string nearest_name(std::string_view word, const std::vector<std::string>& known);
 
 /// Case files of corpus/: '#' comment lines and "key: value" headers in them, then one case line.
 struct CaseFile {

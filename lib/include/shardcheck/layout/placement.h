@@ -4,22 +4,15 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "shardcheck/tensor/tensor.h"
+#include "shardcheck/text/errors.h"
 
 namespace shardcheck {
-
-/// A (tensor, degree) pair with no valid rank-local representation. The message names the parameter, the
-/// sizes and the degree.
-class UnsupportedLayout : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 /// How a length is cut into `degree` contiguous parts. `even` refuses a remainder; `chunk` is torch.chunk
 /// (ceil(n/t) each, trailing ranks may be short or empty); `balanced` is numpy.array_split (the first n % t

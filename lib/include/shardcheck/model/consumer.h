@@ -39,6 +39,12 @@ class Consumer {
   /// there. KV heads are tested first (the seed's order), then heads, ffn.
   virtual void require_supported(const Geometry& geometry, int degree) const = 0;
 
+  /// Whether every rank holds all embedding rows, or all rows of the output head: the same answer on every
+  /// rank, so that all of them enter the same collectives, also where one rank's share happens to be
+  /// everything.
+  virtual bool embedding_is_whole(const Geometry& geometry) const = 0;
+  virtual bool head_is_whole(const Geometry& geometry) const = 0;
+
   virtual LocalExtent extent(const Geometry& geometry, int degree, int rank) const = 0;
 
   /// Where a logical role of a layer (or -1) lies among the rank's local tensors.

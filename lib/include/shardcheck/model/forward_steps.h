@@ -27,6 +27,9 @@ class ForwardSteps {
  public:
   virtual ~ForwardSteps() = default;
 
+  /// Called on a copy of the hidden state before its norm.
+  virtual void before_norm(const StepSite& site, float* x, std::int64_t rows, std::int64_t width) const;
+
   /// Sum of squares of the hidden state, replicated on every rank; sums has one float per row, and the
   /// return value is the divisor of the mean.
   virtual float norm_statistics(const StepSite& site, const float* x, std::int64_t rows, std::int64_t width,

@@ -2,20 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "shardcheck/tensor/tensor.h"
+#include "shardcheck/text/errors.h"
 
 namespace shardcheck {
-
-/// A value that is out of range or contradicts another. The message names field, value and what is allowed.
-class InvalidInput : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 enum class Rope : std::uint8_t { none, half };
 std::string_view to_string(Rope rope) noexcept;

@@ -13,10 +13,11 @@
 
 namespace shardcheck {
 
-/// A legal summation order of the row-parallel sums under `native`: K cut into the given parts (last end =
-/// K), each part one chain, the parts folded in `order`. Empty: one chain. Used by the tolerance room.
+/// A legal summation order of the row-parallel sums: K cut at random places into at most `parts` chains,
+/// folded in random order, both drawn from `seed` and the layer's name. seed 0: the model's own arithmetic.
+/// Used by the tolerance room, on models of arithmetic native.
 struct SummationOrder {
-  std::uint64_t seed = 0;  // 0: one chain; else random cuts and a random fold order per layer
+  std::uint64_t seed = 0;
   int parts = 1;
 };
 
