@@ -54,7 +54,13 @@ Bench make_bench(const std::string& name, const Geometry& geometry, const std::f
     bench.threshold = bench.workbench->threshold().value;
     bench.threshold_source = bench.workbench->threshold().source;
   } else {
-    bench.threshold = load_recorded_floor("in_process", data_dir).threshold;
+    const RecordedFloor floor = load_recorded_floor("in_process", data_dir);
+    const FloorCheck check = check_floor(floor);
+    if (!check.failures.empty()) {
+      throw InvalidInput(
+          fmt::format("{}: {}", (data_dir / "in_process.json").string(), check.failures.front()));
+    }
+    bench.threshold = floor.threshold;
     bench.threshold_source = (data_dir / "in_process.json").string();
   }
   return bench;

@@ -106,7 +106,7 @@ void print(std::string_view text) {
   line.clear();
   std::fwrite(text.data(), 1, text.size(), stdout);
   // A person watching should see each result when it is there.
-  if (isatty(STDOUT_FILENO) == 1) std::fflush(stdout);
+  std::fflush(stdout);
 }
 
 void print_line(std::string_view text) { print(fmt::format("{}\n", text)); }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <system_error>
 #include <thread>
 
 #include "case_gen.h"
@@ -108,10 +109,14 @@ std::vector<Trial> run_batch(const Law& law, std::int64_t first, std::int64_t co
     for (std::int64_t i = next++; i < count; i = next++)
       trials[static_cast<std::size_t>(i)] = run_trial(law, first + i, options);
   };
-  std::vector<std::thread> threads;
-  for (int job = 1; job < options.jobs; ++job) threads.emplace_back(work);
+  std::vector<std::jthread> threads;  // joined on every way out
+  try {
+    for (int job = 1; job < options.jobs; ++job) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // Fewer threads than asked for do the same work.
+  }
   work();
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();
   return trials;
 }
 

@@ -46,16 +46,16 @@ int run(const std::vector<std::string>& words) {
   if (!arguments) return kPassed;
   const double minimum = arguments->number("min-score", 0.0, 1.0).value_or(1.0);
   const bool quiet = arguments->common().quiet;
-  KillOptions options =
-      kill_options(arguments->seed(), arguments->integer("cases", 0, 100000).value_or(kDefaultRandomCases),
-                   arguments->jobs());
+  const std::uint64_t seed = arguments->seed();  // read once: `random` draws anew each time
+  KillOptions options = kill_options(
+      seed, arguments->integer("cases", 0, 100000).value_or(kDefaultRandomCases), arguments->jobs());
   if (const auto glob = arguments->text("fault")) options.faults = faults_matching(*glob);
   if (const auto oracles = arguments->text("oracle")) options.oracles = parse_oracles(*oracles);
 
   Report report;
   report.command = "kill";
   report.arguments = words;
-  report.seed = arguments->seed();
+  report.seed = seed;
   print_line(fmt::format("seed {}", report.seed));
   {
     Progress progress(quiet);

@@ -92,6 +92,9 @@ Request read_request(const Arguments& arguments) {
   request.suite = suite_named(arguments.text("suite").value_or("smoke"));
   request.law_glob = arguments.text("law").value_or("");
   request.fault = arguments.text("fault").value_or("");
+  if (arguments.text("fault") && request.fault.empty())
+    throw InvalidInput(
+        "--fault= names no fault: allowed is NAME or NAME:ARGUMENT, see `shardcheck list faults`");
   if (!request.fault.empty()) request.fault = parse_fault(request.fault).text();
   if (const auto name = arguments.choice("arithmetic", {"native", "tree"}))
     request.arithmetic = *name == "tree" ? Arithmetic::tree : Arithmetic::native;
@@ -211,6 +214,7 @@ class Run {
     if (request_.law_glob.empty()) invariants();
     if (!request_.corpus.empty()) corpus();
     random_laws(laws);
+    if (!request_.fault.empty()) judge_fault_run();
     if (request_.law_glob.empty() && request_.fault.empty()) faults();
     if (request_.suite.canary && request_.fault.empty()) canary();
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -269,6 +273,19 @@ class Run {
                      fmt::format("only {} decided; a suite needs {}",
                                  format_noun(decided(report_.laws), "random case"), kMinimumDecided)));
     fold(kInconclusive);
+  }
+
+  /// A run with a fault exists to fail: where nothing did, the fault never acted or nothing that ran can see
+  /// it.
+  void judge_fault_run() {
+    if (report_.exit_code == kPassed) {
+      print_line(
+          paint(Tone::doubtful, fmt::format("{} was injected and nothing failed: it acted on none of these "
+                                            "cases, or no law that ran can see it",
+                                            request_.fault)));
+      fold(kInconclusive);
+    }
+    print_line("The kill matrix is left out of a run with a fault.");
   }
 
   void faults() {

@@ -252,6 +252,42 @@ std::int64_t parameter_count(const Geometry& g) {
          g.d_model;
 }
 
+/// What a forward pass of the case costs, in multiply-adds, and the largest of its activations, in elements.
+struct Work {
+  double multiply_adds = 0.0;
+  double largest_activation = 0.0;
+};
+
+Work work_of(const Case& c) {
+  const Geometry& g = c.geometry;
+  const auto tokens = static_cast<double>(c.batch * c.length);
+  const auto d = static_cast<double>(g.d_model), vocab = static_cast<double>(g.vocab);
+  const auto width = static_cast<double>(g.attention_width()), ffn = static_cast<double>(g.ffn);
+  const double layer = d * (2.0 * width + 2.0 * static_cast<double>(g.kv_width()) + 3.0 * ffn) +
+                       2.0 * static_cast<double>(c.length) * width;
+  Work work;
+  work.multiply_adds = tokens * (static_cast<double>(g.n_layers) * layer + d * vocab);
+  work.largest_activation = tokens * std::max({d, width, ffn, vocab});
+  return work;
+}
+
+/// A case runs about two dozen forward passes; one that would take hours or tens of gigabytes is refused
+/// before anything is allocated.
+void require_bounded_work(const Case& c) {
+  constexpr double kMaxMultiplyAdds = 0x1p37, kMaxActivation = 0x1p28;
+  const Work work = work_of(c);
+  if (work.multiply_adds > kMaxMultiplyAdds)
+    throw InvalidCase(
+        fmt::format("length={} batch={} layers={}: a forward pass of this case takes {:.1e} "
+                    "multiply-adds, allowed is at most {:.1e}",
+                    c.length, c.batch, c.geometry.n_layers, work.multiply_adds, kMaxMultiplyAdds));
+  if (work.largest_activation > kMaxActivation)
+    throw InvalidCase(
+        fmt::format("length={} batch={}: the largest activation of this case has {:.1e} elements, "
+                    "allowed are at most {:.1e}",
+                    c.length, c.batch, work.largest_activation, kMaxActivation));
+}
+
 /// What no single field can say.
 void require_consistent(const Case& c) {
   const Geometry& g = c.geometry;
@@ -262,6 +298,7 @@ void require_consistent(const Case& c) {
   if (c.batch * c.length > kMaxTokens)
     refuse("length", std::to_string(c.length),
            fmt::format("at most {} with batch={} ({} tokens)", kMaxTokens / c.batch, c.batch, kMaxTokens));
+  require_bounded_work(c);
   const std::int64_t parameters = parameter_count(g);
   if (parameters > kMaxParameters)
     throw InvalidCase(

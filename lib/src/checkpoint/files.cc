@@ -61,6 +61,14 @@ Temporary create_temporary(const fs::path& target) {
   }
 }
 
+/// What a link points at: the link stays and its target is replaced.
+fs::path followed(fs::path target) {
+  std::error_code error;
+  if (!fs::is_symlink(target, error)) return target;
+  const fs::path resolved = fs::weakly_canonical(target, error);
+  return error ? target : resolved;
+}
+
 /// Makes a rename in the folder durable. Some file systems cannot sync a folder and say EINVAL.
 void sync_folder(const fs::path& folder) {
   const Descriptor opened(retry([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
@@ -93,7 +101,21 @@ std::shared_ptr<const void> map_file(const OpenedFile& opened, const fs::path& f
   return {address, [size](const void* mapped) { ::munmap(const_cast<void*>(mapped), size); }};
 }
 
-AtomicFile::AtomicFile(fs::path target) : target_(std::move(target)) {
+AtomicFile::AtomicFile(fs::path target) : target_(followed(std::move(target))) {
+  std::error_code error;
+  const fs::file_status status = fs::status(target_, error);
+  if (status.type() == fs::file_type::directory)
+    throw IoError(fmt::format("{}: is a folder", target_.string()));
+  if (fs::exists(status) && status.type() != fs::file_type::regular) {
+    // A device or a pipe is written, never replaced.
+    descriptor_ = Descriptor(retry([&] { return ::open(target_.c_str(), O_WRONLY | O_CLOEXEC); }));
+    if (descriptor_.get() < 0) fail(target_, "open");
+    return;
+  }
+  constexpr fs::perms kWritable = fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write;
+  if (fs::exists(status) && (status.permissions() & kWritable) == fs::perms::none) {
+    throw IoError(fmt::format("{}: is read-only", target_.string()));
+  }
   Temporary temporary = create_temporary(target_);
   temporary_ = std::move(temporary.path);
   descriptor_ = std::move(temporary.descriptor);
@@ -113,6 +135,10 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::commit() {
+  if (temporary_.empty()) {
+    if (::close(descriptor_.release()) != 0) fail(target_, "close");
+    return;
+  }
   if (retry([&] { return ::fsync(descriptor_.get()); }) != 0) fail(target_, "sync");
   if (::close(descriptor_.release()) != 0) fail(target_, "close");
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail(target_, "rename the temporary file to it");

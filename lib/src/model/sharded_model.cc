@@ -158,6 +158,7 @@ void ShardedModel::State::sum_bits(RankMatrices& xs) const {
 Matrix ShardedModel::State::normalized(const RankState& rank, std::int64_t layer, Matrix x,
                                        const std::vector<float>& weight) const {
   std::vector<float> sums(static_cast<std::size_t>(x.rows));
+  steps.before_norm(site(rank, layer), x.values.data(), x.rows, x.width);
   const float divisor =
       steps.norm_statistics(site(rank, layer), x.values.data(), x.rows, x.width, sums.data());
   rms_scale(x.values.data(), x.rows, x.width, sums.data(), divisor, static_cast<float>(geometry.norm_eps),

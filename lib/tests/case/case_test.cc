@@ -108,7 +108,7 @@ TEST(CaseTest, TextTravelsThroughJsonEscapes) {
 
 TEST(CaseTest, FloatsPrintShortestAndExactly) {
   Case c = law_case();
-  for (const double value : {0.1, 1e-6, 1.0 / 3.0, 5e-324, 1.0}) {
+  for (const double value : {0.1, 1e-6, 1.0 / 3.0, 0x1p-126, 1.0}) {
     c.geometry.norm_eps = value;
     EXPECT_EQ(parse_case(print_case(c)).geometry.norm_eps, value);
   }

@@ -87,13 +87,32 @@ TEST(AtomicWrite, AReaderKeepsTheFileItOpened) {
               ::testing::ElementsAreArray(new_values));
 }
 
-TEST(AtomicWrite, ReplacesALinkNotWhatItPointsAt) {
+TEST(AtomicWrite, KeepsALinkAndReplacesWhatItPointsAt) {
   const TemporaryFolder folder;
-  write_file(folder / "precious", "untouched");
-  fs::create_symlink(folder / "precious", folder / "link");
+  write_file(folder / "target", "old");
+  fs::create_symlink(folder / "target", folder / "link");
   write_text_atomically(folder / "link", "new");
-  EXPECT_EQ(read_file(folder / "precious"), "untouched");
-  EXPECT_EQ(read_file(folder / "link"), "new");
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(read_file(folder / "target"), "new");
+}
+
+TEST(AtomicWrite, WritesIntoADeviceAndNeverReplacesIt) {
+  const TemporaryFolder folder;
+  fs::create_symlink("/dev/null", folder / "void");
+  write_text_atomically(folder / "void", "gone");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  fs::create_symlink("/dev/full", folder / "full");
+  EXPECT_THROW(write_text_atomically(folder / "full", "no room"), IoError);
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+}
+
+TEST(AtomicWrite, RefusesAFolderAndAReadOnlyFile) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(write_text_atomically(folder.path(), "text"), IoError);
+  write_file(folder / "kept", "precious");
+  fs::permissions(folder / "kept", fs::perms::owner_read);
+  EXPECT_THROW(write_text_atomically(folder / "kept", "text"), IoError);
+  EXPECT_EQ(read_file(folder / "kept"), "precious");
 }
 
 TEST(AtomicWrite, ALongNameNeedsNoLongerTemporaryName) {
@@ -108,7 +127,7 @@ TEST(AtomicWrite, FailuresNameThePathAndLeaveNoTemporaryFile) {
   fs::create_directory(folder / "taken");
   write_file(folder / "taken" / "inside", "");
   EXPECT_THAT(refusal<IoError>([&] { write_text_atomically(folder / "taken", "x"); }),
-              AllOf(HasSubstr("taken"), HasSubstr("rename")));
+              AllOf(HasSubstr("taken"), HasSubstr("is a folder")));
   EXPECT_THAT(refusal<IoError>([&] { write_text_atomically(folder / "absent" / "a.json", "x"); }),
               AllOf(HasSubstr("absent"), HasSubstr("temporary file")));
   EXPECT_THAT(folder.names(), ElementsAre("taken"));

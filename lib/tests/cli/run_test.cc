@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "json_schema.h"
@@ -8,6 +10,7 @@
 namespace shardcheck::test {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 json schema() { return json::parse(read_file(SHARDCHECK_SOURCE_DIR "/docs/report.schema.json")); }
@@ -139,6 +142,26 @@ TEST(Run, TheSmokeSuitePassesAndReportsEverySection) {
   for (const char* part :
        {"seed 0\n", "bit-identical", "2.098 - 2.314, 2097 - 2313x", "PASSED  13 invariant cells, "})
     EXPECT_TRUE(contains(result.out, part)) << part;
+}
+
+TEST(Run, AFaultThatNothingSeesIsInconclusive) {
+  const Folder folder;
+  const Result result = shardcheck_in(
+      folder.path(), {"run", "--law=gather_inverts_split", "--cases=3", "--fault=missing_all_reduce:o_proj"});
+  EXPECT_EQ(result.code, 3) << result.out << result.err;
+  EXPECT_TRUE(contains(result.out, "missing_all_reduce:o_proj was injected and nothing failed"))
+      << result.out;
+}
+
+TEST(Run, ARecordingThatBreaksItsOwnRuleIsRefused) {
+  const Folder folder;
+  nlohmann::json floor =
+      nlohmann::json::parse(read_file(fs::path(SHARDCHECK_SOURCE_DIR) / "tolerance/in_process.json"));
+  floor["threshold"] = 1e9;
+  fs::create_directory(folder / "data");
+  std::ofstream(folder / "data/in_process.json") << floor.dump();
+  const Result result = shardcheck_in(folder.path(), {"run", "--data-dir=data", "--cases=1"});
+  expect_refusal(result, 2, "in_process.json");
 }
 
 }  // namespace

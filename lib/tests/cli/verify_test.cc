@@ -180,6 +180,34 @@ TEST_F(ForeignShards, AnElementNoLogitDependsOnStillFails) {
   EXPECT_EQ(verify().code, 1);
 }
 
+TEST_F(ForeignShards, AreNotWrittenOver) {
+  const std::string before = read_file(rank(0));
+  for (const char* output :
+       {"--write-shards=shards", "--write-shards=./model/../shards/", "--write-shards=model"}) {
+    expect_refusal(shardcheck_in(folder_.path(), {"verify", "model", "--tp=2", "--shards=shards", output}), 2,
+                   "--write-shards");
+  }
+  EXPECT_EQ(read_file(rank(0)), before);
+}
+
+/// A tied model whose embedding is whole on every rank: the ranks then disagree about the logits themselves.
+TEST(Verify, ADamagedReplicaOfATiedHeadFailsNamingParameterAndRank) {
+  const Folder folder;
+  ASSERT_EQ(shardcheck_in(folder.path(), {"verify", kStories.string(), "--layout=hf-llama", "--tp=2",
+                                          "--write-shards=shards"})
+                .code,
+            0);
+  const fs::path damaged = folder / "shards/rank_00001-of-00002.safetensors";
+  const SafetensorsFile file(damaged);
+  TensorMap tensors = file.tensors();
+  tensors.at("model.embed_tokens.weight").mutable_f32()[64 * 9] += 1.0F;
+  write_safetensors(damaged, tensors, file.header().metadata);
+  const Result result = shardcheck_in(
+      folder.path(), {"verify", kStories.string(), "--layout=hf-llama", "--tp=2", "--shards=shards"});
+  EXPECT_EQ(result.code, 1) << result.out << result.err;
+  EXPECT_TRUE(contains(result.out, "parameter model.embed_tokens.weight, rank 1 of 2")) << result.out;
+}
+
 TEST_F(ForeignShards, AMissingTensorOrFileIsNamed) {
   SafetensorsFile file(rank(1));
   TensorMap tensors = file.tensors();
