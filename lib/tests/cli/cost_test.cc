@@ -173,7 +173,7 @@ TEST(Cost, WrongInputIsRefusedByOptionValueAndRange) {
       {{"4"}, "'4' is one too many"}};
   for (const auto& [options, part] : wrong) expect_refusal(cost(options), 2, part);
   std::string many = "--tokens=1";
-  for (int i = 2; i <= 65; ++i) many += "," + std::to_string(i);
+  for (int i = 2; i <= 65; ++i) many.append(",").append(std::to_string(i));
   expect_refusal(cost({many}), 2, "--tokens lists 65 values: allowed are at most 64");
   expect_refusal(cost({"--report=json:no/such/folder/f.json"}), 4, "no/such/folder");
 }
