@@ -11,9 +11,9 @@
 
 #include "json_field.h"
 #include "placement_rule.h"
-#include "shardcheck/text/nearest_name.h"
 #include "shardcheck/layout/embedded.h"
 #include "shardcheck/model/consumer.h"
+#include "shardcheck/text/nearest_name.h"
 #include "text/json_guard.h"
 
 namespace shardcheck {
