@@ -126,7 +126,7 @@ class CaseJudge {
     }
     auto cells = cells_of(choice, CellStatus::survived, "");
     for (std::size_t i = 0; i < cells.size(); ++i) fill(cells[i], baseline_[i], faulty, shards);
-    settle_equivalence(choice, cells);
+    settle_equivalence(choice, cells, faulty, shards);
     return cells;
   }
 
@@ -150,14 +150,31 @@ class CaseJudge {
     cell.message = fmt::format("took {:.1f} s, allowed {:.1f} s", elapsed.count(), timeout_seconds_);
   }
 
-  /// Equivalent needs both: the witness, and the agreement of every oracle that judged.
-  void settle_equivalence(const FaultChoice& choice, std::vector<KillCell>& cells) const {
+  bool moves_the_right_bytes(Subject& faulty, const ShardedTensors& shards) {
+    const auto differs = [&](const ShardedTensors& expected, const ShardedTensors& actual) {
+      return Workbench::first_difference(bench_->target(), expected, actual).has_value();
+    };
+    const TensorMap& fingerprints = bench_->fingerprints();
+    return !differs(bench_->moved(*right_, bench_->weights()), shards) &&
+           !differs(bench_->moved(*right_, fingerprints), bench_->moved(faulty, fingerprints));
+  }
+
+  /// Exact comparisons alone, whichever oracles were chosen: below a threshold much can hide.
+  bool is_bit_for_bit_right(FaultLevel level, Subject& faulty, const ShardedTensors& shards) {
+    if (level == FaultLevel::plan || level == FaultLevel::value) return moves_the_right_bytes(faulty, shards);
+    return bench_->judge_shards(Oracle::tree, faulty, shards).verdict == Verdict::passed;
+  }
+
+  /// Equivalent needs all three: the witness, the agreement of every oracle that judged, and equal bits.
+  void settle_equivalence(const FaultChoice& choice, std::vector<KillCell>& cells, Subject& faulty,
+                          const ShardedTensors& shards) {
     if (choice.fault->equivalent == nullptr) return;
     const auto witness = choice.fault->equivalent(work_.value, choice.argument);
     const auto agrees = [](const KillCell& cell) {
       return cell.status == CellStatus::survived || cell.status == CellStatus::not_applicable;
     };
     if (!witness || !std::ranges::all_of(cells, agrees)) return;
+    if (!is_bit_for_bit_right(choice.fault->level, faulty, shards)) return;
     for (KillCell& cell : cells) {
       if (cell.status != CellStatus::survived) continue;
       cell.status = CellStatus::equivalent;

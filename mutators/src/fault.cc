@@ -93,6 +93,15 @@ FaultChoice parse_fault(std::string_view text) {
   return {&fault, std::string(argument)};
 }
 
+std::optional<std::string> why_fault_is_inert(const Case& c) {
+  if (c.fault.empty()) return std::nullopt;
+  const FaultChoice choice = parse_fault(c.fault);
+  auto reason = choice.fault->not_applicable(c, choice.argument);
+  if (!reason && choice.fault->equivalent != nullptr) reason = choice.fault->equivalent(c, choice.argument);
+  if (!reason) return std::nullopt;
+  return fmt::format("fault {} cannot act here: {}", choice.text(), *reason);
+}
+
 std::shared_ptr<Subject> subject_of(const Case& c) {
   auto right = std::make_shared<Subject>();
   if (c.fault.empty()) return right;

@@ -7,9 +7,9 @@
 #include <limits>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include "case_judge.h"
+#include "shardcheck/mutators/workers.h"
 
 namespace shardcheck {
 namespace {
@@ -88,10 +88,7 @@ std::vector<JudgedWork> judge_all(const KillOptions& options, const std::vector<
       if (options.progress) options.progress(fmt::format("{} of {} cases", count, work.size()));
     }
   };
-  std::vector<std::jthread> helpers;
-  for (int job = 1; job < options.jobs; ++job) helpers.emplace_back(run);
-  run();
-  helpers.clear();
+  run_on_workers(options.jobs, run);
   return results;
 }
 
@@ -137,12 +134,27 @@ std::vector<KillRow> rows_of(const std::vector<FaultChoice>& choices, const std:
   return rows;
 }
 
-std::map<FaultFamily, double> scores_of(const std::vector<FaultChoice>& choices,
-                                        const std::vector<KillCell>& cells) {
-  std::map<FaultFamily, std::pair<std::int64_t, std::int64_t>> tallies;  // killed, judged
-  for (const FaultChoice& choice : choices) tallies[choice.fault->family];
+/// A cell that says whether an oracle detects a fault it has to detect.
+bool is_evidence(const KillCell& cell) { return cell.expected && is_judged(cell.status); }
+
+std::vector<std::string> without_evidence(const std::vector<FaultChoice>& choices,
+                                          const std::vector<KillCell>& cells) {
+  std::set<std::string> proven;
   for (const KillCell& cell : cells) {
-    if (!cell.expected || !is_judged(cell.status)) continue;
+    if (is_evidence(cell)) proven.insert(cell.fault);
+  }
+  std::vector<std::string> missing;
+  for (const FaultChoice& choice : choices) {
+    // Inserting names a fault that was chosen twice once.
+    if (choice.fault->family != 'Z' && proven.insert(choice.text()).second) missing.push_back(choice.text());
+  }
+  return missing;
+}
+
+std::map<FaultFamily, double> scores_of(const std::vector<KillCell>& cells) {
+  std::map<FaultFamily, std::pair<std::int64_t, std::int64_t>> tallies;  // killed, judged
+  for (const KillCell& cell : cells) {
+    if (!is_evidence(cell)) continue;
     auto& [killed, judged] = tallies[cell.family];
     killed += cell.status == CellStatus::killed ? 1 : 0;
     ++judged;
@@ -151,7 +163,7 @@ std::map<FaultFamily, double> scores_of(const std::vector<FaultChoice>& choices,
   for (const auto& [family, tally] : tallies) {
     if (family == 'Z') continue;  // the control proves the laws, not the detection of a class of bugs
     const auto [killed, judged] = tally;
-    scores[family] = judged == 0 ? 1.0 : static_cast<double>(killed) / static_cast<double>(judged);
+    scores[family] = static_cast<double>(killed) / static_cast<double>(judged);
   }
   return scores;
 }
@@ -179,7 +191,7 @@ std::string_view to_string(CellStatus status) noexcept {
 }
 
 double KillReport::score() const {
-  double worst = 1.0;
+  double worst = score_by_family.empty() ? 0.0 : 1.0;
   for (const auto& [family, score] : score_by_family) worst = std::min(worst, score);
   return worst;
 }
@@ -187,10 +199,12 @@ double KillReport::score() const {
 bool KillReport::passed(double minimum_score) const {
   const auto killed = [](const KillCell& cell) { return cell.status == CellStatus::killed; };
   const auto control_missed = [&](const KillCell& cell) {
-    return cell.family == 'Z' && cell.expected && is_judged(cell.status) && !killed(cell);
+    return cell.family == 'Z' && is_evidence(cell) && !killed(cell);
   };
-  return baseline_failures.empty() && std::ranges::any_of(cells, killed) &&
-         std::ranges::none_of(cells, control_missed) && score() >= minimum_score;
+  const auto is_control = [](const KillRow& row) { return row.family == 'Z'; };
+  const bool only_controls = !rows.empty() && std::ranges::all_of(rows, is_control);
+  return baseline_failures.empty() && without_evidence.empty() && std::ranges::any_of(cells, killed) &&
+         std::ranges::none_of(cells, control_missed) && (only_controls || score() >= minimum_score);
 }
 
 KillReport run_kill_matrix(const KillOptions& options) {
@@ -202,7 +216,8 @@ KillReport run_kill_matrix(const KillOptions& options) {
     std::ranges::move(judged.cells, std::back_inserter(report.cells));
   }
   report.rows = rows_of(choices, options.oracles, report.cells);
-  report.score_by_family = scores_of(choices, report.cells);
+  report.score_by_family = scores_of(report.cells);
+  report.without_evidence = without_evidence(choices, report.cells);
   for (const KillCell& cell : report.cells) {
     if (!cell.expected || cell.status != CellStatus::survived) continue;
     report.survivors.push_back(

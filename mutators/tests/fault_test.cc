@@ -120,6 +120,27 @@ TEST(SubjectOf, IsOursWhereTheFaultIsNotApplicable) {
   EXPECT_EQ(bench.judge(Oracle::layout, *subject_of(c)).verdict, Verdict::passed);
 }
 
+TEST(WhyFaultIsInert, NamesTheFaultAndTheReason) {
+  Case c = hand_picked("seed:tp2", "seed");
+  EXPECT_EQ(why_fault_is_inert(c), std::nullopt) << "no fault";
+  c.fault = "reverse_rank_order:down";
+  ASSERT_TRUE(why_fault_is_inert(c).has_value());
+  EXPECT_THAT(*why_fault_is_inert(c), HasSubstr("fault reverse_rank_order:down cannot act here: "));
+  c.target = parse_layout_name("seed:tp2");
+  EXPECT_EQ(why_fault_is_inert(c), std::nullopt);
+  c.fault = "no_such_fault";
+  EXPECT_THROW(why_fault_is_inert(c), InvalidInput);
+}
+
+TEST(WhyFaultIsInert, CountsAnEquivalentFault) {
+  Case c = hand_picked("seed", "seed:tp4");
+  c.fault = "gqa_tile_for_repeat";
+  ASSERT_TRUE(why_fault_is_inert(c).has_value());
+  EXPECT_THAT(*why_fault_is_inert(c), HasSubstr("one KV head on each rank"));
+  c.target = parse_layout_name("seed:tp2");
+  EXPECT_EQ(why_fault_is_inert(c), std::nullopt);
+}
+
 TEST(SubjectOf, CarriesTheFaultAndRefusesUnknownOnes) {
   Case c = hand_picked("seed", "seed:tp2");
   c.fault = "reverse_rank_order:down";

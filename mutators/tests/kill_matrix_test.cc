@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "random_cases.h"
 
 namespace shardcheck {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using Injection = std::shared_ptr<Subject> (*)(std::shared_ptr<Subject>, const Case&, std::string_view);
@@ -68,9 +70,10 @@ Fault made(std::string_view name, FaultFamily family, Injection inject, Reason n
 const Fault kKilled = made("killed", 'A', damaged<zero_a_down>);
 const Fault kSurvivor = made("survivor", 'B', nothing);
 
-KillReport run(std::vector<const Fault*> faults,
-               std::vector<Case> cases = {hand_picked("seed", "seed:tp2")}) {
+KillReport run(std::vector<const Fault*> faults, std::vector<Case> cases = {hand_picked("seed", "seed:tp2")},
+               std::vector<Oracle> oracles = {Oracle::layout, Oracle::tree, Oracle::native}) {
   KillOptions options;
+  options.oracles = std::move(oracles);
   for (const Fault* fault : faults) options.faults.push_back({fault, ""});
   options.cases = std::move(cases);
   return run_kill_matrix(options);
@@ -106,7 +109,6 @@ TEST(KillMatrixStatus, EquivalentNeedsAWitness) {
   const KillReport report = run({&fault});
   EXPECT_EQ(status_of(report), CellStatus::equivalent);
   EXPECT_EQ(report.cells.front().message, "because the test says so");
-  EXPECT_EQ(report.score(), 1.0);
 }
 
 TEST(KillMatrixStatus, AWitnessTheOraclesContradictIsNoEquivalence) {
@@ -125,12 +127,62 @@ TEST(KillMatrixStatus, OneContradictingOracleIsEnough) {
   EXPECT_EQ(report.cells[2].status, CellStatus::survived);
 }
 
+TEST(KillMatrixStatus, AWitnessAboutShardsNeedsEqualBytesWhicheverOracleIsChosen) {
+  // Logits cannot see these rows, so no oracle of logits contradicts the false witness.
+  const Fault& poison = *parse_fault("poison_unsampled_embedding_rows").fault;
+  for (const FaultLevel level : {FaultLevel::value, FaultLevel::plan}) {
+    Fault fault = made("unseen", 'A', poison.inject, poison.not_applicable, always);
+    fault.level = level;
+    for (const Oracle oracle : {Oracle::tree, Oracle::native}) {
+      const KillReport report = run({&fault}, {hand_picked("seed", "seed:tp2")}, {oracle});
+      ASSERT_EQ(report.cells.size(), 1U);
+      EXPECT_EQ(report.cells[0].status, CellStatus::survived) << to_string(oracle);
+      EXPECT_FALSE(report.passed());
+    }
+  }
+}
+
+/// One unit in the last place on every norm: far below any threshold.
+std::shared_ptr<Subject> nudged(std::shared_ptr<Subject> inner, const Case&, std::string_view) {
+  class NudgedNorm final : public ForwardSteps {
+    float norm_statistics(const StepSite& site, const float* x, std::int64_t rows, std::int64_t width,
+                          float* sums) const override {
+      const float divisor = ForwardSteps::norm_statistics(site, x, rows, width, sums);
+      return std::nextafter(divisor, 2.0F * divisor);
+    }
+  };
+  class Nudged final : public SubjectDecorator {
+   public:
+    using SubjectDecorator::SubjectDecorator;
+    const ForwardSteps& steps() const override { return steps_; }
+
+   private:
+    NudgedNorm steps_;
+  };
+  return std::make_shared<Nudged>(std::move(inner));
+}
+
+TEST(KillMatrixStatus, AWitnessAboutTheForwardPassNeedsEqualTreeLogitsWhicheverOracleIsChosen) {
+  for (const FaultLevel level : {FaultLevel::forward, FaultLevel::collective}) {
+    Fault wrong = made("nudge", 'A', nudged, never, always);
+    Fault right = made("nothing", 'A', nothing, never, always);
+    wrong.level = right.level = level;
+    const KillReport report = run({&wrong, &right}, {hand_picked("seed", "seed:tp2")}, {Oracle::native});
+    ASSERT_EQ(report.cells.size(), 2U);
+    for (const KillCell& cell : report.cells) {
+      EXPECT_EQ(cell.status, cell.fault == "nudge" ? CellStatus::survived : CellStatus::equivalent)
+          << cell.fault;
+    }
+  }
+}
+
 TEST(KillMatrixStatus, NotApplicable) {
   const Fault fault = made("elsewhere", 'A', damaged<zero_a_down>, always);
   const KillReport report = run({&fault});
   EXPECT_EQ(status_of(report), CellStatus::not_applicable);
-  EXPECT_EQ(report.score(), 1.0);
-  EXPECT_FALSE(report.passed()) << "nothing was killed, so nothing is proven";
+  EXPECT_THAT(report.score_by_family, IsEmpty());
+  EXPECT_EQ(report.score(), 0.0);
+  EXPECT_FALSE(report.passed(0.0)) << "nothing was killed, so nothing is proven";
 }
 
 TEST(KillMatrixStatus, ACaseThatCannotBeRepresentedIsNotApplicable) {
@@ -206,15 +258,53 @@ TEST(KillMatrixScore, IsKilledOverApplicableWithoutEquivalentPerFamily) {
   EXPECT_EQ(report.score_by_family.at('A'), 1.0);
   EXPECT_EQ(report.score_by_family.at('B'), 0.5);
   EXPECT_EQ(report.score(), 0.5) << "the worst family, never the pool";
+  EXPECT_FALSE(report.passed(0.5)) << "two faults were judged nowhere";
+  const KillReport judged = run({&kKilled, &kSurvivor, &also_killed});
+  EXPECT_FALSE(judged.passed());
+  EXPECT_TRUE(judged.passed(0.5));
+}
+
+TEST(KillMatrixEvidence, AFaultThatWasJudgedNowhereIsNamedAndNeverPassed) {
+  const Fault elsewhere = made("elsewhere", 'B', damaged<zero_a_down>, always);
+  const Fault relabel = made("relabel", 'B', nothing, never, always);
+  const KillReport report = run({&kKilled, &elsewhere, &relabel});
+  EXPECT_THAT(report.without_evidence, ElementsAre("elsewhere", "relabel"));
+  EXPECT_FALSE(report.score_by_family.contains('B')) << "no evidence is no score";
+  EXPECT_EQ(report.score(), 1.0);
   EXPECT_FALSE(report.passed());
-  EXPECT_TRUE(report.passed(0.5));
+  EXPECT_THAT(run({&kKilled, &kSurvivor}).without_evidence, IsEmpty()) << "a survivor is evidence";
+}
+
+TEST(KillMatrixEvidence, OnlyADeclaredOracleGivesIt) {
+  Fault fault = kKilled;
+  fault.oracles = {Oracle::tree};
+  const auto with = [&](Oracle oracle) { return run({&fault}, {hand_picked("seed", "seed:tp2")}, {oracle}); };
+  EXPECT_THAT(with(Oracle::layout).without_evidence, ElementsAre("killed"));
+  EXPECT_FALSE(with(Oracle::layout).passed(0.0));
+  EXPECT_TRUE(with(Oracle::tree).passed());
+}
+
+TEST(KillMatrixEvidence, RecordedCasesAloneLeaveUnevenFaultsWithoutIt) {
+  // The recorded vocabularies divide by every recorded degree.
+  KillOptions options;
+  options.faults = {parse_fault("drop_remainder"), parse_fault("reverse_rank_order:down")};
+  options.oracles = {Oracle::layout};
+  options.cases = recorded_kill_cases();
+  const KillReport report = run_kill_matrix(options);
+  EXPECT_THAT(report.without_evidence, ElementsAre("drop_remainder"));
+  EXPECT_FALSE(report.score_by_family.contains('U'));
+  EXPECT_FALSE(report.passed());
+  options.random_cases = 3;
+  options.draw = random_case;
+  EXPECT_TRUE(run_kill_matrix(options).passed());
 }
 
 TEST(KillMatrixScore, AnOracleThatWasNotDeclaredNeverLowersIt) {
   Fault fault = kSurvivor;
   fault.oracles = {};
   const KillReport report = run({&kKilled, &fault});
-  EXPECT_EQ(report.score_by_family.at('B'), 1.0);
+  EXPECT_FALSE(report.score_by_family.contains('B'));
+  EXPECT_EQ(report.score(), 1.0);
   EXPECT_THAT(report.survivors, IsEmpty());
   for (const KillCell& cell : report.cells) {
     EXPECT_EQ(cell.expected, cell.fault == "killed");
@@ -227,6 +317,7 @@ TEST(KillMatrixScore, TheControlIsInNoScoreAndMustBeDetected) {
   const KillReport good = run({&kKilled, &seen});
   EXPECT_FALSE(good.score_by_family.contains('Z'));
   EXPECT_TRUE(good.passed());
+  EXPECT_TRUE(run({&seen}).passed()) << "a control alone has no score to miss";
   const Fault missed = made("control", 'Z', nothing);
   const KillReport bad = run({&kKilled, &missed});
   EXPECT_EQ(bad.score(), 1.0);

@@ -82,6 +82,11 @@ std::vector<const Law*> laws_matching(std::string_view glob) {
 Outcome check_case(const Law& law, const Case& c) {
   std::shared_ptr<Subject> subject;
   try {
+    if (const auto reason = why_fault_is_inert(c)) {
+      Outcome outcome = Outcome::of(Verdict::skipped, *reason);
+      outcome.labels = labels_of(c);
+      return outcome;
+    }
     subject = subject_of(c);
   } catch (const std::exception& error) {
     return Outcome::of(Verdict::error, error.what());

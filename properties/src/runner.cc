@@ -6,11 +6,10 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <system_error>
-#include <thread>
 
 #include "case_gen.h"
 #include "shardcheck/mutators/fault.h"
+#include "shardcheck/mutators/workers.h"
 #include "shardcheck/properties/generator.h"
 
 namespace shardcheck {
@@ -34,7 +33,14 @@ struct Trial {
   Case value;
   Outcome outcome;
   bool nondeterministic = false;
+  bool inert = false;  // skipped because the injected fault cannot act on it
 };
+
+/// Draws per wanted case before a fault goes without.
+constexpr std::int64_t kDrawsPerFaultCase = 20;
+
+/// Whether the runner injects a fault: a caller's own subject is taken as it is.
+bool injects_a_fault(const RunOptions& options) { return !options.fault.empty() && !options.subject; }
 
 bool is_failure(Verdict verdict) { return verdict == Verdict::failed || verdict == Verdict::error; }
 
@@ -42,17 +48,12 @@ void report_progress(const RunOptions& options, const std::string& text) {
   if (options.progress) options.progress(text);
 }
 
-std::shared_ptr<Subject> make_subject(const Case& c, const RunOptions& options) {
-  return options.subject ? options.subject(c) : subject_of(c);
-}
-
 /// A subject of its own for every run, so that state kept in one cannot help the next.
 Outcome run_once(const Law& law, const Case& c, const RunOptions& options) {
   const auto start = Clock::now();
   Outcome outcome;
   try {
-    const std::shared_ptr<Subject> subject = make_subject(c, options);
-    outcome = check_case(law, c, *subject);
+    outcome = options.subject ? check_case(law, c, *options.subject(c)) : check_case(law, c);
   } catch (const std::exception& error) {
     return Outcome::of(Verdict::error, error.what());
   } catch (...) {
@@ -93,6 +94,8 @@ Trial run_trial(const Law& law, std::int64_t index, const RunOptions& options) {
     return trial;
   }
   trial.outcome = run_once(law, trial.value, options);
+  trial.inert = injects_a_fault(options) && trial.outcome.verdict == Verdict::skipped &&
+                why_fault_is_inert(trial.value).has_value();
   if (index % kRepeatEvery == 0 && !repeats(law, trial.value, options, trial.outcome)) {
     trial.outcome = nondeterministic_outcome(trial.outcome);
     trial.nondeterministic = true;
@@ -109,14 +112,7 @@ std::vector<Trial> run_batch(const Law& law, std::int64_t first, std::int64_t co
     for (std::int64_t i = next++; i < count; i = next++)
       trials[static_cast<std::size_t>(i)] = run_trial(law, first + i, options);
   };
-  std::vector<std::jthread> threads;  // joined on every way out
-  try {
-    for (int job = 1; job < options.jobs; ++job) threads.emplace_back(work);
-  } catch (const std::system_error&) {
-    // Fewer threads than asked for do the same work.
-  }
-  work();
-  threads.clear();
+  run_on_workers(options.jobs, work);
   return trials;
 }
 
@@ -156,37 +152,44 @@ std::int64_t minimum_cases(const Law& law, const RunOptions& options) {
   return std::max<std::int64_t>(1, std::llround(law.smoke_cases * options.multiplier));
 }
 
-/// The stop rule. Cases: as many decided ones as the minimum, and at most a quarter more draws, so that a law
-/// that decides nothing ends too. Time alone runs on past the minimum; time always ends the run.
+/// The stop rule. Cases: as many decided ones as the minimum, and at most a quarter more draws, and 20 times
+/// as many on which an injected fault cannot act, so that a law that decides nothing ends too. Time alone
+/// runs on past the minimum; time always ends the run.
 class Budget {
  public:
   Budget(const Law& law, const RunOptions& options)
-      : options_(options), minimum_(minimum_cases(law, options)), start_(Clock::now()) {}
+      : options_(options),
+        minimum_(minimum_cases(law, options)),
+        maximum_(minimum_ + minimum_ / 4 + 8),
+        start_(Clock::now()) {}
 
   std::int64_t minimum() const { return minimum_; }
 
-  bool cases_done(const LawReport& report) const {
+  /// `inert`: draws on which the injected fault cannot act. They are cheap, and have a limit of their own.
+  bool cases_done(const LawReport& report, std::int64_t inert) const {
     if (options_.seconds && !options_.cases) return false;
-    return report.passed + report.failed >= minimum_ || report.cases >= minimum_ + minimum_ / 4 + 8;
+    return report.passed + report.failed >= minimum_ || report.cases - inert >= maximum_ ||
+           inert >= kDrawsPerFaultCase * minimum_;
   }
 
   bool time_is_up() const { return options_.seconds && seconds_since(start_) >= *options_.seconds; }
 
  private:
   const RunOptions& options_;
-  std::int64_t minimum_;
+  std::int64_t minimum_, maximum_;
   Clock::time_point start_;
 };
 
 /// Runs until the budget ends or a case fails; returns that case.
 std::optional<Trial> run_cases(const Law& law, const RunOptions& options, const Budget& budget,
-                               LawReport& report) {
+                               LawReport& report, std::int64_t& inert) {
   const std::int64_t batch = options.jobs > 1 ? 8 * static_cast<std::int64_t>(options.jobs) : 1;
-  for (std::int64_t next = 0; !budget.cases_done(report) && !budget.time_is_up(); next += batch) {
+  for (std::int64_t next = 0; !budget.cases_done(report, inert) && !budget.time_is_up(); next += batch) {
     // What a larger batch ran beyond the end is dropped: the report does not depend on the jobs.
     for (Trial& trial : run_batch(law, next, batch, options)) {
-      if (budget.cases_done(report)) break;
+      if (budget.cases_done(report, inert)) break;
       count_trial(report, trial);
+      inert += trial.inert ? 1 : 0;
       if (is_failure(trial.outcome.verdict)) return std::move(trial);
     }
     report_progress(options, fmt::format("{}: {} cases", law.name, report.cases));
@@ -200,16 +203,23 @@ bool is_below_share(std::int64_t count, std::int64_t cases, double minimum) {
   return static_cast<double>(count) < n * minimum - 3.0 * std::sqrt(n * minimum * (1.0 - minimum));
 }
 
-void check_health(const Law& law, const RunOptions& options, std::int64_t minimum, LawReport& report) {
+/// `inert` of the skipped cases are those on which the injected fault cannot act: no failure to decide.
+void check_health(const Law& law, const RunOptions& options, std::int64_t minimum, std::int64_t inert,
+                  LawReport& report) {
   const std::int64_t decided = report.passed + report.failed;
+  const std::int64_t acted = report.cases - inert;
+  if (injects_a_fault(options) && acted == 0)
+    report.health.push_back(fmt::format("the fault acted in 0 of {} cases", report.cases));
   if (decided < minimum)
     report.health.push_back(fmt::format("{} cases were decided: at least {} are needed", decided, minimum));
-  const std::int64_t undecided = report.vacuous + report.mistrusted + report.skipped + report.timeouts;
-  if (static_cast<double>(undecided) > kMaxUndecided * static_cast<double>(report.cases))
+  const std::int64_t undecided =
+      report.vacuous + report.mistrusted + report.skipped + report.timeouts - inert;
+  if (static_cast<double>(undecided) > kMaxUndecided * static_cast<double>(acted))
     report.health.push_back(fmt::format(
         "{} of {} cases were not decided ({} vacuous, {} mistrusted, {} skipped, "
         "{} timeouts): at most 10 % may be",
-        undecided, report.cases, report.vacuous, report.mistrusted, report.skipped, report.timeouts));
+        undecided, acted, report.vacuous, report.mistrusted, report.skipped - inert, report.timeouts));
+  if (injects_a_fault(options)) return;
   if (options.cases && *options.cases < kCasesForShares) return;
   for (const LabelShare& share : law.shares) {
     const auto found = report.labels.find(std::string(share.label));
@@ -353,11 +363,12 @@ LawReport run_law(const Law& law, const RunOptions& options) {
   report.name = law.name;
   report.claim = law.claim;
   const Budget budget(law, options);
-  const std::optional<Trial> failing = run_cases(law, options, budget, report);
+  std::int64_t inert = 0;
+  const std::optional<Trial> failing = run_cases(law, options, budget, report, inert);
   if (failing) {
     report.failure = shrink_trial(law, *failing, options);
   } else {
-    check_health(law, options, budget.minimum(), report);
+    check_health(law, options, budget.minimum(), inert, report);
   }
   report.verdict = verdict_of(report);
   report.seconds = seconds_since(start);

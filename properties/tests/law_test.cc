@@ -117,6 +117,21 @@ TEST(CheckCaseTest, AnUnknownFaultIsAnErrorThatNamesIt) {
   EXPECT_THAT(outcome.message, HasSubstr("no_such"));
 }
 
+TEST(CheckCaseTest, AFaultThatCannotActIsSkippedAndTheLawNeverRuns) {
+  Law law;
+  law.check = [](const Case&, Subject&) { return Outcome::fail("the law ran"); };
+  const std::string even = "law d_model=24 heads=4 kv_heads=4 ffn=12 vocab=40 target=seed:tp2 ";
+  for (const char* fault : {"drop_remainder", "gqa_tile_for_repeat"}) {
+    const Outcome outcome = check_case(law, parse_case(even + "fault=" + fault));
+    EXPECT_EQ(outcome.verdict, Verdict::skipped) << fault;
+    EXPECT_THAT(outcome.message, HasSubstr(std::string("fault ") + fault + " cannot act here: "));
+    EXPECT_THAT(outcome.labels, Contains("target_degree>1"));
+  }
+  const Case uneven =
+      parse_case("law d_model=24 heads=4 kv_heads=4 ffn=12 vocab=41 target=seed:tp2 fault=drop_remainder");
+  EXPECT_EQ(check_case(law, uneven).verdict, Verdict::failed);
+}
+
 TEST(CheckCaseTest, TheFaultOfTheCaseIsInjected) {
   const std::string line =
       "sharded_equals_reference d_model=24 heads=4 kv_heads=2 ffn=12 vocab=40 target=seed:tp2 seed=3";

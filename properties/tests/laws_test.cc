@@ -233,6 +233,17 @@ TEST(LawCanFail, EveryLawHasASubjectThatBreaksIt) {
   }
 }
 
+TEST(LawCanFail, EveryCaseOfRanksAgreeCanFail) {
+  // Scaling the norm of one rank is seen on every drawn case, whatever its geometry.
+  const Law& law = law_named("ranks_agree");
+  WithSteps<LastRankScalesItsNorm> broken;
+  for (std::uint64_t i = 0; i < 30; ++i) {
+    Stream stream(i, law.name);
+    const Case c = law.draw(stream);
+    EXPECT_EQ(check_case(law, c, broken).verdict, Verdict::failed) << print_case(c);
+  }
+}
+
 TEST(LawCanFail, ABrokenPrinterIsSeenByTheLawAboutText) {
   const auto parse = [](std::string_view line) { return parse_case(line); };
   const Case c = parse_case("law layers=2 seed=9");
@@ -302,6 +313,14 @@ TEST(LawMessages, ADegreeThatProvesNothingIsVacuous) {
   }
   const Case two = parse_case("degree_one_is_identity heads=2 kv_heads=2 target=seed:tp2");
   EXPECT_EQ(check_case(law_named("degree_one_is_identity"), two, subject).verdict, Verdict::vacuous);
+  const Law& agree = law_named("ranks_agree");
+  for (const char* layout :
+       {"target=seed:tp2", "target=hf-llama:tp2", "tied=true target=seed:tp2", "tied=true target=hf-llama"}) {
+    const Case gathered = parse_case(std::string("ranks_agree heads=2 kv_heads=2 ") + layout);
+    const Outcome outcome = check_case(agree, gathered, subject);
+    EXPECT_EQ(outcome.verdict, Verdict::vacuous) << layout;
+    EXPECT_THAT(outcome.message, ::testing::HasSubstr("share one copy of the logits"));
+  }
   const Case all_tokens = parse_case("unused_rows_are_compared vocab=2 length=64");
   EXPECT_EQ(check_case(law_named("unused_rows_are_compared"), all_tokens, subject).verdict, Verdict::vacuous);
 }

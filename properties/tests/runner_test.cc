@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "shardcheck/mutators/fault.h"
 #include "shardcheck/properties/generator.h"
 
 namespace shardcheck {
@@ -125,6 +126,52 @@ TEST(RunnerTest, FaultAndArithmeticAreForcedOnEveryCase) {
   options.fault = "some_fault";
   options.arithmetic = Arithmetic::tree;
   EXPECT_EQ(run_law(law_of(expects_them), options).verdict, Verdict::passed);
+}
+
+RunOptions options_with_fault(std::string fault) {
+  RunOptions options;
+  options.seed = 1;
+  options.fault = std::move(fault);
+  options.shrink_steps = 0;
+  return options;
+}
+
+TEST(RunnerFaultTest, AFaultThatActsNowhereIsInconclusive) {
+  // The law has targets of one rank alone, where an order of ranks cannot be wrong.
+  const LawReport report =
+      run_law(law_named("degree_one_is_identity"), options_with_fault("reverse_rank_order:down"));
+  EXPECT_EQ(report.verdict, Verdict::vacuous);
+  EXPECT_EQ(report.passed, 0);
+  EXPECT_EQ(report.skipped, report.cases);
+  EXPECT_THAT(report.health, Contains("the fault acted in 0 of " + std::to_string(report.cases) + " cases"));
+}
+
+TEST(RunnerFaultTest, SkippedDrawsAreMadeUpForAndAreNoPass) {
+  const LawReport report =
+      run_law(law_of(passes, {{"no_such_label", 0.9}}), options_with_fault("drop_remainder"));
+  EXPECT_EQ(report.passed, 20) << "the fault acted in each of them";
+  EXPECT_GT(report.skipped, 10);
+  EXPECT_EQ(report.cases, report.passed + report.skipped);
+  EXPECT_LE(report.skipped, 20 * 20);
+  EXPECT_EQ(report.verdict, Verdict::passed);
+}
+
+TEST(RunnerFaultTest, OtherUndecidedCasesStayUndecided) {
+  const auto vacuous = [](const Case&, Subject&) { return Outcome::of(Verdict::vacuous, "all zeros"); };
+  const LawReport report = run_law(law_of(vacuous), options_with_fault("drop_remainder"));
+  EXPECT_EQ(report.verdict, Verdict::vacuous);
+  EXPECT_THAT(report.health, Contains(HasSubstr("were not decided")));
+  EXPECT_THAT(report.health, ::testing::Not(Contains(HasSubstr("acted in 0"))));
+}
+
+TEST(RunnerFaultTest, EveryFaultIsFoundByALaw) {
+  for (const Fault* fault : all_faults()) {
+    const bool bytes = std::ranges::find(fault->oracles, Oracle::layout) != fault->oracles.end();
+    RunOptions options = options_with_fault(std::string(fault->name));
+    if (!bytes) options.arithmetic = Arithmetic::tree;
+    const Law& law = law_named(bytes ? "reshard_equals_gather_then_split" : "sharded_equals_reference");
+    EXPECT_EQ(run_law(law, options).verdict, Verdict::failed) << fault->name << " under " << law.name;
+  }
 }
 
 TEST(RunnerTest, AFailureIsCountedShrunkAndEndsTheLaw) {

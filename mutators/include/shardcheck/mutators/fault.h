@@ -53,7 +53,12 @@ struct FaultChoice {
 };
 FaultChoice parse_fault(std::string_view text);
 
-/// The subject of a case: ours, or ours with the case's fault injected.
+/// "fault NAME cannot act here: REASON" where the case's fault is not applicable or equivalent; nullopt where
+/// it acts, and without a fault. Throws InvalidInput as parse_fault does.
+std::optional<std::string> why_fault_is_inert(const Case& c);
+
+/// The subject of a case: ours, or ours with the case's fault injected. Ours as well where the fault is not
+/// applicable: ask why_fault_is_inert before taking a pass for evidence.
 std::shared_ptr<Subject> subject_of(const Case& c);
 
 }  // namespace shardcheck

@@ -66,16 +66,22 @@ struct KillReport {
   std::vector<KillCell> cells;
   std::vector<KillRow> rows;  // by family, fault, oracle
   std::map<FaultFamily, double>
-      score_by_family;  // killed / (applicable - equivalent); 1 when nothing applies
+      score_by_family;  // killed / (applicable - equivalent), of families where an expected cell was judged
   std::vector<std::string>
       baseline_failures;               // cases that fail without any fault: nothing was judged on them
   std::vector<std::string> survivors;  // "FAULT survives under ORACLE: CASE LINE"
-  double score() const;                // worst family
+  /// Chosen faults, the control excepted, that were judged nowhere by an oracle they declare: no case where
+  /// they act, or no such oracle. Nothing is known about them.
+  std::vector<std::string> without_evidence;
+  double score() const;  // worst family; 0 when no family has a score
+  /// Evidence for every chosen fault, a kill, no failed baseline, no missed control, and the score.
   bool passed(double minimum_score = 1.0) const;
 };
 
 /// A case is judged without the fault first; a fault counts as killed only where that passes. A row's status
-/// for a case is killed when the oracle fails; equivalent when the fault says so and every oracle agrees.
+/// for a case is killed when the oracle fails; equivalent when the fault says so, every oracle agrees
+/// and, whichever oracles were chosen, its shards (plan, value) or its tree logits (else) are bit for bit
+/// right.
 KillReport run_kill_matrix(const KillOptions& options);
 
 /// The recorded configurations at every ordered pair used for the seed rows: source tp1, target t >= 2,

@@ -37,7 +37,8 @@ std::vector<const Law*> laws_matching(std::string_view glob);
 
 /// Runs a law on a case with the case's own fault: fills deviation, labels and digest; turns exceptions into
 /// Verdict::error, except UnsupportedLayout, which is Verdict::skipped, and InvalidShards, which is
-/// Verdict::failed: the subject made shards that their layout refuses.
+/// Verdict::failed: the subject made shards that their layout refuses. Verdict::skipped where the case's own
+/// fault cannot act: the right subject would be judged in its place.
 Outcome check_case(const Law& law, const Case& c);
 Outcome check_case(const Law& law, const Case& c, Subject& subject);
 

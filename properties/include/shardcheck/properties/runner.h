@@ -52,7 +52,9 @@ struct LawReport {
 
 /// Runs cases in index order until the budget ends or one fails; the report does not depend on `jobs`. Every
 /// 20th case runs twice. Inconclusive: fewer decided cases than the minimum, more than 10 % undecided, or a
-/// label three standard deviations below its share.
+/// label three standard deviations below its share. With a fault and without a subject, draws on which the
+/// fault cannot act are skipped and made up for, at most 20 of them per case of the minimum; inconclusive
+/// when it acted on none. The shares speak of all draws, and are not checked then.
 LawReport run_law(const Law& law, const RunOptions& options);
 
 /// Shrinks a failing case within the budget to one with the same verdict; calls `improved` with each better
