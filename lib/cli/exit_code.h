@@ -1,6 +1,8 @@
 // Exit codes of the program.
 #pragma once
 
+#include <initializer_list>
+
 namespace shardcheck {
 
 inline constexpr int kPassed = 0;

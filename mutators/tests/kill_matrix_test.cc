@@ -49,6 +49,8 @@ void lose_a_row(ShardedTensors& shards) {
 }
 void lose_a_tensor(ShardedTensors& shards) { shards.erase("embed"); }
 
+// The signature is that of Fault::inject.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 std::shared_ptr<Subject> raises(std::shared_ptr<Subject>, const Case&, std::string_view) {
   throw std::runtime_error("the fault is broken");
 }
@@ -70,7 +72,8 @@ Fault made(std::string_view name, FaultFamily family, Injection inject, Reason n
 const Fault kKilled = made("killed", 'A', damaged<zero_a_down>);
 const Fault kSurvivor = made("survivor", 'B', nothing);
 
-KillReport run(std::vector<const Fault*> faults, std::vector<Case> cases = {hand_picked("seed", "seed:tp2")},
+KillReport run(const std::vector<const Fault*>& faults,
+               std::vector<Case> cases = {hand_picked("seed", "seed:tp2")},
                std::vector<Oracle> oracles = {Oracle::layout, Oracle::tree, Oracle::native}) {
   KillOptions options;
   options.oracles = std::move(oracles);

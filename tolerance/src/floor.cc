@@ -42,7 +42,7 @@ Layout seed_layout(const Geometry& geometry, int degree) {
 /// The cells of one configuration, each with one repetition added per call of `repeat`.
 class ConfigMeasurement {
  public:
-  ConfigMeasurement(std::string name, const Geometry& geometry) : geometry_(geometry) {
+  ConfigMeasurement(const std::string& name, const Geometry& geometry) : geometry_(geometry) {
     for (const int degree : recorded_degrees(geometry)) layouts_.push_back(seed_layout(geometry, degree));
     for (const auto& source : layouts_) {
       for (const auto& target : layouts_)

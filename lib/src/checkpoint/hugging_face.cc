@@ -144,16 +144,31 @@ DType matrix_dtype(const Layout& layout, const fs::path& folder, const TensorMap
   return dtype;
 }
 
-ShardedTensors as_single_rank(TensorMap tensors) {
+ShardedTensors as_single_rank(const TensorMap& tensors) {
   ShardedTensors shards;
-  for (auto& [name, tensor] : tensors) shards[name].push_back(std::move(tensor));
+  for (const auto& [name, tensor] : tensors) shards[name].push_back(tensor);
   return shards;
+}
+
+/// Writers leave total_size out or count tied copies their own way, so it is read for its type alone.
+void require_plausible_metadata(const json& document, const std::string& origin) {
+  const auto metadata = document.find("metadata");
+  if (metadata == document.end() || metadata->is_null()) return;
+  if (!metadata->is_object()) {
+    throw InvalidCheckpoint(
+        fmt::format("{}: metadata is {}; allowed: an object, null or absent", origin, shown(*metadata)));
+  }
+  const auto size = metadata->find("total_size");
+  if (size == metadata->end() || size->is_number_unsigned()) return;
+  throw InvalidCheckpoint(fmt::format("{}: metadata.total_size is {}; allowed: an integer from 0, or absent",
+                                      origin, shown(*size)));
 }
 
 }  // namespace
 
 std::map<std::string, std::string> parse_index(std::string_view text, const std::string& origin) {
   const json document = parse_json_object<InvalidCheckpoint>(text, origin, kMaxIndexBytes);
+  require_plausible_metadata(document, origin);
   const auto map = document.find("weight_map");
   if (map == document.end() || !map->is_object() || map->empty()) {
     throw InvalidCheckpoint(
@@ -207,7 +222,7 @@ Checkpoint load_checkpoint(const fs::path& folder) {
     require_shape_and_dtype(entry, folder, tensors.at(entry.name));
   }
   checkpoint.dtype = matrix_dtype(layout, folder, tensors);
-  checkpoint.logical = gather(as_single_rank(std::move(tensors)), layout);
+  checkpoint.logical = gather(as_single_rank(tensors), layout);
   return checkpoint;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "checkpoint/hugging_face_fields.h"
 #include "checkpoint/limits.h"
 #include "shardcheck/checkpoint/hugging_face.h"
 #include "text/json_guard.h"
@@ -14,75 +15,25 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::string_view, 4> kModelTypes = {"llama", "mistral", "qwen2", "qwen3"};
+/// One model_type of transformers. max_positions is what its configuration class takes when the field is
+/// absent.
+struct Family {
+  std::string_view model_type;
+  std::string_view architecture;
+  std::int64_t max_positions;
+  bool qkv_bias = false;
+  bool qk_norm = false;
+};
+
+constexpr std::array<Family, 4> kFamilies = {
+    Family{.model_type = "llama", .architecture = "LlamaForCausalLM", .max_positions = 2048},
+    Family{.model_type = "mistral", .architecture = "MistralForCausalLM", .max_positions = 131072},
+    Family{
+        .model_type = "qwen2", .architecture = "Qwen2ForCausalLM", .max_positions = 32768, .qkv_bias = true},
+    Family{
+        .model_type = "qwen3", .architecture = "Qwen3ForCausalLM", .max_positions = 32768, .qk_norm = true},
+};
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 24;
-
-/// A field that changes the function unless it is absent, null or one of `allowed` (a JSON array).
-struct NeutralField {
-  const char* name;
-  const char* allowed;
-};
-
-// Fields of transformers configurations, of these families or of relatives that reuse their model_type.
-constexpr NeutralField kNeutralFields[] = {
-    {"hidden_act", R"(["silu"])"},
-    {"hidden_activation", R"(["silu"])"},
-    // In llama and qwen3 it adds a bias to o_proj as well.
-    {"attention_bias", "[false]"},
-    {"attention_out_bias", "[false]"},
-    {"mlp_bias", "[false]"},
-    {"use_bias", "[false]"},
-    // Positions.
-    {"rope_scaling", "[]"},
-    {"partial_rotary_factor", "[1]"},
-    {"rotary_pct", "[1]"},
-    {"rope_interleave", "[false]"},
-    {"rope_interleaved", "[false]"},
-    {"rope_local_base_freq", "[]"},
-    {"no_rope_layers", "[[]]"},
-    {"no_rope_layer_interval", "[0]"},
-    {"alibi", "[false]"},
-    {"use_alibi", "[false]"},
-    // Attention.
-    {"use_sliding_window", "[false]"},
-    {"sliding_window_pattern", "[]"},
-    {"attention_chunk_size", "[]"},
-    {"attn_logit_softcapping", "[]"},
-    {"final_logit_softcapping", "[]"},
-    {"logit_softcapping", "[]"},
-    {"query_pre_attn_scalar", "[]"},
-    {"attn_temperature_tuning", "[false]"},
-    {"clip_qkv", "[]"},
-    {"use_qk_norm", "[false]"},
-    {"qk_layernorm", "[false]"},
-    {"is_causal", "[true]"},
-    {"use_bidirectional_attention", "[false]"},
-    {"add_cross_attention", "[false]"},
-    {"is_encoder_decoder", "[false]"},
-    {"pruned_heads", "[{}]"},
-    // Scales.
-    {"attention_multiplier", "[]"},
-    {"embedding_multiplier", "[1]"},
-    {"residual_multiplier", "[1]"},
-    {"logits_scaling", "[1]"},
-    {"logit_scale", "[1]"},
-    {"scale_emb", "[1]"},
-    {"scale_depth", "[]"},
-    {"dim_model_base", "[]"},
-    // Structure.
-    {"num_experts", "[0]"},
-    {"num_local_experts", "[0]"},
-    {"n_routed_experts", "[0]"},
-    {"num_nextn_predict_layers", "[0]"},
-    {"parallel_attn", "[false]"},
-    {"use_parallel_residual", "[false]"},
-    {"pretraining_tp", "[1]"},
-    {"quantization_config", "[]"},
-    {"compression_config", "[]"},
-    {"text_config", "[]"},
-    {"vision_config", "[]"},
-    {"auto_map", "[]"},
-};
 
 class ConfigReader {
  public:
@@ -113,7 +64,13 @@ class ConfigReader {
     return value == nullptr ? otherwise : integer(field, *value);
   }
 
-  double number(const char* field) const { return number(field, require(field, "a number above 0")); }
+  double number_within(const char* field, double low, double high) const {
+    const std::string allowed = fmt::format("a number from {} to {}", low, high);
+    const json& value = require(field, allowed);
+    const bool within = value.is_number() && value.get<double>() >= low && value.get<double>() <= high;
+    if (!within) refuse(field, value, allowed);
+    return value.get<double>();
+  }
   double number(const char* field, const json& value) const {
     if (!value.is_number() || !(value.get<double>() > 0.0)) refuse(field, value, "a number above 0");
     return value.get<double>();
@@ -147,20 +104,71 @@ std::string neutral_text(const json& allowed) {
   return text + "null or absent";
 }
 
-void require_neutral_fields(const ConfigReader& config) {
+void require_one_of(const ConfigReader& config, const char* field, const json& allowed) {
+  const json* value = config.find(field);
+  if (value == nullptr) return;
+  const bool neutral = std::find(allowed.begin(), allowed.end(), *value) != allowed.end();
+  if (!neutral) config.refuse(field, *value, neutral_text(allowed));
+}
+
+void require_neutral_fields(const ConfigReader& config, const Family& family) {
   for (const NeutralField& field : kNeutralFields) {
-    const json* value = config.find(field.name);
+    require_one_of(config, field.name, json::parse(field.allowed));
+  }
+  for (const char* field : kQkvBiasFields) require_one_of(config, field, json::array({family.qkv_bias}));
+  for (const char* field : kQkNormFields) require_one_of(config, field, json::array({family.qk_norm}));
+}
+
+/// Another class under the same model_type (a classifier, a model without a head) computes something else.
+void require_architecture(const ConfigReader& config, const Family& family) {
+  const json* value = config.find("architectures");
+  if (value == nullptr || *value == json::array({family.architecture})) return;
+  config.refuse(
+      "architectures", *value,
+      fmt::format("[\"{}\"] for model_type {}, null or absent", family.architecture, family.model_type));
+}
+
+/// The stored dtype counts, which real checkpoints do not always repeat here; only nonsense is refused.
+void require_dtype_names(const ConfigReader& config) {
+  constexpr std::string_view kPrefix = "torch.";
+  constexpr std::array<std::string_view, 5> kNames = {"auto", "float32", "bfloat16", "float16", "float64"};
+  for (const char* field : {"torch_dtype", "dtype"}) {
+    const json* value = config.find(field);
     if (value == nullptr) continue;
-    const json allowed = json::parse(field.allowed);
-    const bool neutral = std::find(allowed.begin(), allowed.end(), *value) != allowed.end();
-    if (!neutral) config.refuse(field.name, *value, neutral_text(allowed));
+    std::string_view name;
+    if (value->is_string()) name = value->get_ref<const std::string&>();
+    if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+    if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) {
+      config.refuse(field, *value, fmt::format("{}, null or absent", fmt::join(kNames, ", ")));
+    }
+  }
+}
+
+bool is_token(const json& value, std::int64_t vocab) {
+  return value.is_number_integer() && value >= 0 && value < vocab;
+}
+
+/// Padding is left alone: -1 and the row after the last stand for "none" in real checkpoints.
+void require_tokens(const ConfigReader& config, std::int64_t vocab) {
+  const json* begin = config.find("bos_token_id");
+  if (begin != nullptr && !is_token(*begin, vocab)) {
+    config.refuse("bos_token_id", *begin, fmt::format("0 to {}, null or absent", vocab - 1));
+  }
+  const json* end = config.find("eos_token_id");
+  if (end == nullptr || is_token(*end, vocab)) return;
+  const bool all = end->is_array() && std::all_of(end->begin(), end->end(), [vocab](const json& token) {
+                     return is_token(token, vocab);
+                   });
+  if (!all) {
+    config.refuse("eos_token_id", *end,
+                  fmt::format("0 to {}, a list of such numbers, null or absent", vocab - 1));
   }
 }
 
 /// Qwen records a window that use_sliding_window switches; Mistral's is in use unless it is null, and 4096
 /// when the field is absent (transformers, configuration_mistral.py).
 void require_no_sliding_window(const ConfigReader& config, const json& document,
-                               const std::string& model_type) {
+                               std::string_view model_type) {
   if (model_type == "qwen2" || model_type == "qwen3") return;
   if (const json* window = config.find("sliding_window")) {
     config.refuse("sliding_window", *window, "null (attention over every earlier position)");
@@ -209,13 +217,19 @@ double rope_theta_of(const ConfigReader& config) {
   return theta;
 }
 
-std::string model_type_of(const ConfigReader& config) {
-  const std::string allowed = fmt::format("{}", fmt::join(kModelTypes, ", "));
-  const json& value = config.require("model_type", allowed);
-  const bool known = value.is_string() && std::find(kModelTypes.begin(), kModelTypes.end(),
-                                                    value.get_ref<const std::string&>()) != kModelTypes.end();
-  if (!known) config.refuse("model_type", value, allowed);
-  return value.get<std::string>();
+std::string model_types() {
+  std::vector<std::string_view> names;
+  for (const Family& family : kFamilies) names.push_back(family.model_type);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+const Family& family_of(const ConfigReader& config) {
+  const json& value = config.require("model_type", model_types());
+  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(), [&value](const Family& candidate) {
+    return value == candidate.model_type;
+  });
+  if (family == kFamilies.end()) config.refuse("model_type", value, model_types());
+  return *family;
 }
 
 std::int64_t default_head_dim(const ConfigReader& config, const Geometry& g) {
@@ -227,7 +241,7 @@ std::int64_t default_head_dim(const ConfigReader& config, const Geometry& g) {
   return std::max<std::int64_t>(1, g.d_model / g.n_heads);
 }
 
-Geometry geometry_of(const ConfigReader& config, const std::string& model_type) {
+Geometry geometry_of(const ConfigReader& config, const Family& family) {
   Geometry g;
   g.d_model = config.integer("hidden_size");
   g.n_layers = config.integer("num_hidden_layers");
@@ -236,12 +250,12 @@ Geometry geometry_of(const ConfigReader& config, const std::string& model_type) 
   g.head_dim = config.integer_or("head_dim", default_head_dim(config, g));
   g.ffn = config.integer("intermediate_size");
   g.vocab = config.integer("vocab_size");
-  g.norm_eps = config.number("rms_norm_eps");
+  g.norm_eps = config.number_within("rms_norm_eps", 1e-12, 1.0);
   g.rope = Rope::half;
   g.rope_theta = rope_theta_of(config);
   g.tied = config.boolean_or("tie_word_embeddings", false);
-  g.qkv_bias = model_type == "qwen2";
-  g.qk_norm = model_type == "qwen3";
+  g.qkv_bias = family.qkv_bias;
+  g.qk_norm = family.qk_norm;
   return g;
 }
 
@@ -251,12 +265,16 @@ HuggingFaceConfig parse_config(std::string_view text, const std::string& origin)
   const json document = parse_json_object<InvalidCheckpoint>(text, origin, kMaxConfigBytes);
   const ConfigReader reader(document, origin);
   HuggingFaceConfig config;
-  config.model_type = model_type_of(reader);
-  require_neutral_fields(reader);
-  require_no_sliding_window(reader, document, config.model_type);
-  config.geometry = geometry_of(reader, config.model_type);
+  const Family& family = family_of(reader);
+  config.model_type = family.model_type;
+  require_architecture(reader, family);
+  require_neutral_fields(reader, family);
+  require_no_sliding_window(reader, document, family.model_type);
+  require_dtype_names(reader);
+  config.geometry = geometry_of(reader, family);
   require_full_attention(reader, config.geometry.n_layers);
-  config.max_positions = reader.integer_or("max_position_embeddings", 0);
+  require_tokens(reader, config.geometry.vocab);
+  config.max_positions = reader.integer_or("max_position_embeddings", family.max_positions);
   try {
     validate(config.geometry);
   } catch (const InvalidInput& error) {

@@ -32,7 +32,7 @@ TEST(Config, MinimalLlamaHasTheDocumentedDefaults) {
   const HuggingFaceConfig config = parse(minimal_config());
   EXPECT_EQ(config.geometry, small_geometry());
   EXPECT_EQ(config.model_type, "llama");
-  EXPECT_EQ(config.max_positions, 0);
+  EXPECT_EQ(config.max_positions, 2048);
 }
 
 TEST(Config, EveryFieldReachesTheGeometry) {
@@ -71,6 +71,74 @@ TEST(Config, FamiliesDifferInBiasAndNorm) {
     EXPECT_EQ(geometry.qk_norm, type == "qwen3") << type;
     EXPECT_EQ(geometry.rope, Rope::half) << type;
     EXPECT_FALSE(geometry.tied) << type;
+  }
+}
+
+TEST(Config, AbsentMaxPositionsAreThoseOfTheFamily) {
+  const auto positions = [](const std::string& type) { return parse(minimal_config(type)).max_positions; };
+  EXPECT_EQ(positions("llama"), 2048);
+  EXPECT_EQ(positions("mistral"), 131072);
+  EXPECT_EQ(positions("qwen2"), 32768);
+  EXPECT_EQ(positions("qwen3"), 32768);
+}
+
+TEST(Config, ArchitecturesMustBeTheClassOfTheModelType) {
+  const std::map<std::string, std::string> classes = {{"llama", "LlamaForCausalLM"},
+                                                      {"mistral", "MistralForCausalLM"},
+                                                      {"qwen2", "Qwen2ForCausalLM"},
+                                                      {"qwen3", "Qwen3ForCausalLM"}};
+  for (const auto& [type, own] : classes) {
+    for (const auto& [other, name] : classes) {
+      json document = minimal_config(type);
+      document["architectures"] = json::array({name});
+      if (type == other) {
+        EXPECT_EQ(parse(document).model_type, type);
+      } else {
+        EXPECT_THAT(refusal<InvalidCheckpoint>([&] { parse(document); }),
+                    AllOf(HasSubstr("architectures"), HasSubstr(name), HasSubstr(own)));
+      }
+    }
+  }
+}
+
+TEST(Config, BiasAndNormFlagsMustSayWhatTheFamilyHas) {
+  for (const std::string type : {"llama", "mistral", "qwen2", "qwen3"}) {
+    const Geometry geometry = parse(minimal_config(type)).geometry;
+    for (const auto& [field, has] :
+         {std::pair("qk_norm", geometry.qk_norm), std::pair("use_qk_norm", geometry.qk_norm),
+          std::pair("qkv_bias", geometry.qkv_bias), std::pair("use_qkv_bias", geometry.qkv_bias)}) {
+      json document = minimal_config(type);
+      document[field] = has;
+      EXPECT_EQ(parse(document).geometry, geometry) << type;
+      document[field] = !has;
+      EXPECT_THAT(refusal<InvalidCheckpoint>([&] { parse(document); }), HasSubstr(field)) << type;
+    }
+  }
+}
+
+TEST(Config, TheNamedDtypeIsCheckedForItsTypeAlone) {
+  for (const char* field : {"torch_dtype", "dtype"}) {
+    for (const char* name : {"float32", "bfloat16", "float16", "torch.float16", "auto"}) {
+      json document = minimal_config();
+      document[field] = name;
+      EXPECT_EQ(parse(document).geometry, small_geometry()) << field << " " << name;
+    }
+  }
+}
+
+TEST(Config, TokenNumbersInTheVocabularyAreAccepted) {
+  for (const char* eos : {"0", "35", "[]", "[0,35]", "null"}) {
+    json document = minimal_config();
+    document.update({{"bos_token_id", 35}, {"pad_token_id", -1}, {"eos_token_id", json::parse(eos)}});
+    EXPECT_EQ(parse(document).geometry, small_geometry()) << eos;
+  }
+}
+
+TEST(Config, NormEpsilonMayBeAtEitherEndOfItsRange) {
+  for (const double eps : {1e-12, 1.0}) {
+    json document = minimal_config();
+    document["rms_norm_eps"] = eps;
+    EXPECT_EQ(parse(document).geometry.norm_eps, eps);
   }
 }
 
@@ -177,6 +245,45 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{"llama", "auto_map", R"({"AutoModelForCausalLM":"m.M"})", "null"}));
 
 INSTANTIATE_TEST_SUITE_P(
+    FieldsOfRelatives, ConfigRefuses,
+    ::testing::Values(
+        BadField{"llama", "norm_type", R"("layernorm")", "rmsnorm"},
+        BadField{"llama", "lm_head_bias", "true", "false"},
+        BadField{"llama", "add_bias_linear", "true", "false"}, BadField{"llama", "bias", "true", "false"},
+        BadField{"llama", "no_bias", "false", "true"}, BadField{"llama", "rmsnorm", "false", "true"},
+        BadField{"llama", "apply_layernorm_1p", "true", "false"},
+        BadField{"llama", "position_embedding_type", R"("nope")", "rope"},
+        BadField{"llama", "use_rope", "false", "true"}, BadField{"llama", "rope_ratio", "2.0", "1"},
+        BadField{"llama", "rotary_dim", "4", "null"},
+        BadField{"qwen2", "dual_chunk_attention_config", R"({"chunk_size":262144})", "null"},
+        BadField{"llama", "attention_sinks", "true", "false"},
+        BadField{"qwen3", "headwise_attn_output_gate", "true", "false"},
+        BadField{"qwen3", "elementwise_attn_output_gate", "true", "false"},
+        BadField{"llama", "lm_head_multiplier", "0.5", "1"},
+        BadField{"llama", "num_kv_shared_layers", "1", "0"}, BadField{"llama", "swiglu_limit", "7.0", "null"},
+        BadField{"llama", "block_configs", R"([{"attention":{}}])", "null"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Labels, ConfigRefuses,
+    ::testing::Values(BadField{"llama", "architectures", R"(["GPT2"])", "LlamaForCausalLM"},
+                      BadField{"llama", "architectures", "[]", "LlamaForCausalLM"},
+                      BadField{"llama", "architectures", R"("LlamaForCausalLM")", "LlamaForCausalLM"},
+                      BadField{"llama", "architectures", R"(["LlamaModel"])", "LlamaForCausalLM"},
+                      BadField{"llama", "architectures", R"(["LlamaForCausalLM","X"])", "LlamaForCausalLM"},
+                      BadField{"llama", "torch_dtype", "5", "float32"},
+                      BadField{"llama", "torch_dtype", "[]", "float32"},
+                      BadField{"llama", "dtype", R"("int7")", "float32"},
+                      BadField{"llama", "bos_token_id", "-1", "0 to 35"},
+                      BadField{"llama", "bos_token_id", "36", "0 to 35"},
+                      BadField{"llama", "bos_token_id", "18446744073709551615", "0 to 35"},
+                      BadField{"llama", "bos_token_id", "1.0", "0 to 35"},
+                      BadField{"llama", "bos_token_id", "[1]", "0 to 35"},
+                      BadField{"llama", "bos_token_id", "true", "0 to 35"},
+                      BadField{"llama", "eos_token_id", "-1", "0 to 35"},
+                      BadField{"llama", "eos_token_id", "[2,36]", "0 to 35"},
+                      BadField{"llama", "eos_token_id", R"("2")", "0 to 35"}));
+
+INSTANTIATE_TEST_SUITE_P(
     Positions, ConfigRefuses,
     ::testing::Values(
         BadField{"llama", "rope_parameters", R"({"rope_type":"yarn","rope_theta":1e6})", "default"},
@@ -207,8 +314,12 @@ INSTANTIATE_TEST_SUITE_P(
                       BadField{"llama", "num_key_value_heads", "0", "from 1 to"},
                       BadField{"llama", "head_dim", "-6", "from 1 to"},
                       BadField{"llama", "max_position_embeddings", "0", "from 1 to"},
-                      BadField{"llama", "rms_norm_eps", "0.0", "above 0"},
-                      BadField{"llama", "rms_norm_eps", "false", "above 0"},
+                      BadField{"llama", "rms_norm_eps", "0.0", "from 1e-12 to 1"},
+                      BadField{"llama", "rms_norm_eps", "false", "from 1e-12 to 1"},
+                      BadField{"llama", "rms_norm_eps", "-1e-6", "from 1e-12 to 1"},
+                      BadField{"llama", "rms_norm_eps", "1e-320", "from 1e-12 to 1"},
+                      BadField{"llama", "rms_norm_eps", "9e-13", "from 1e-12 to 1"},
+                      BadField{"llama", "rms_norm_eps", "1.5", "from 1e-12 to 1"},
                       BadField{"llama", "tie_word_embeddings", "1", "true, false"}));
 
 TEST(Config, ContradictionsAreRefusedByTheGeometry) {
@@ -304,6 +415,21 @@ TEST(Index, MapsTensorsToFiles) {
                          {"weight_map", {{"b", "x.safetensors"}, {"a", "..y.safetensors"}}}};
   EXPECT_EQ(parse_index(document.dump(), "i.json"),
             (std::map<std::string, std::string>{{"a", "..y.safetensors"}, {"b", "x.safetensors"}}));
+}
+
+TEST(Index, TotalSizeIsAnIntegerFromZeroOfAnyValue) {
+  const auto index = [](const std::string& metadata) {
+    return parse_index(R"({"weight_map":{"a":"x"},"metadata":)" + metadata + "}", "i.json");
+  };
+  for (const char* metadata : {"null", "{}", R"({"total_size":0})", R"({"total_size":18446744073709551615})",
+                               R"({"total_size":1,"total_parameters":3})"}) {
+    EXPECT_EQ(index(metadata).at("a"), "x") << metadata;
+  }
+  for (const char* size : {"-1", "1.5", R"("12")", "null", "[1]", "true"}) {
+    EXPECT_THAT(refusal<InvalidCheckpoint>([&] { index(fmt::format(R"({{"total_size":{}}})", size)); }),
+                AllOf(HasSubstr("i.json"), HasSubstr("metadata.total_size"), HasSubstr("an integer from 0")));
+  }
+  EXPECT_THAT(refusal<InvalidCheckpoint>([&] { index("[12]"); }), HasSubstr("metadata is [12]"));
 }
 
 TEST(Index, FileNamesCannotLeaveTheFolder) {
@@ -580,6 +706,14 @@ TEST_F(ModelFolder, MatricesShareOneDTypeAndNormsMayBeWider) {
   EXPECT_EQ(load().logical.at("final_norm").dtype(), DType::f32);
   stored_["lm_head.weight"] = stored_.at("lm_head.weight").to(DType::f32);
   EXPECT_THAT(message(), AllOf(HasSubstr("'lm_head.weight'"), HasSubstr("F32"), HasSubstr("BF16")));
+}
+
+TEST_F(ModelFolder, TheStoredDtypeCountsWhateverTheConfigNames) {
+  write("llama", false, DType::bf16);
+  json document = minimal_config();
+  document["torch_dtype"] = "float32";
+  write_file(folder_ / "config.json", document.dump());
+  EXPECT_EQ(load().dtype, DType::bf16);
 }
 
 TEST_F(ModelFolder, TheConfigMustBeThere) {

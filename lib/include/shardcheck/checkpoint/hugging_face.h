@@ -10,18 +10,26 @@
 
 namespace shardcheck {
 
-/// What config.json says. Fields that change the function and are not supported (rope_scaling, sliding_window
-/// in use, hidden_act other than silu, attention_multiplier, ...) are refused by name; a missing required
-/// field is named. Supported model_type: llama, mistral, qwen2, qwen3.
+/// What config.json says. Supported model_type: llama, mistral, qwen2, qwen3; architectures, where present,
+/// must be the ForCausalLM class of that type.
 struct HuggingFaceConfig {
   Geometry geometry;
   std::string model_type;
+  /// Where max_position_embeddings is absent, what transformers takes: llama 2048, mistral 131072, qwen2 and
+  /// qwen3 32768.
   std::int64_t max_positions = 0;
 };
+
+/// Refuses by name: a missing required field; a field that is known to change the function and is not
+/// supported (rope_scaling, sliding_window in use, hidden_act other than silu, lm_head_bias, ...);
+/// rms_norm_eps outside 1e-12..1; bos_token_id or eos_token_id outside the vocabulary; a torch_dtype or dtype
+/// that is no dtype name. The dtype named may differ from the stored one, which counts. Fields without a
+/// known effect on the function are ignored. Throws InvalidCheckpoint.
 HuggingFaceConfig parse_config(std::string_view json, const std::string& origin);
 
 /// model.safetensors.index.json: tensor name -> file name. Refuses file names with a path separator or "..",
-/// non-string entries, an empty map. Throws InvalidCheckpoint.
+/// non-string entries, an empty map, and a metadata.total_size that is no integer from 0 (its value is not
+/// compared: writers count tied copies differently). Throws InvalidCheckpoint.
 std::map<std::string, std::string> parse_index(std::string_view json, const std::string& origin);
 
 /// A folder's tensors under their names on disk. With an index: every name of the map must be in its file,
