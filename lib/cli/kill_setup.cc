@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "exit_code.h"
 #include "options.h"
 #include "shardcheck/properties/law.h"
 #include "terminal.h"
@@ -63,6 +64,29 @@ std::vector<Oracle> parse_oracles(const std::string& text) {
     begin = end + 1;
   }
   return oracles;
+}
+
+int exit_code_of(const KillReport& report, double minimum_score) {
+  if (report.passed(minimum_score)) return kPassed;
+  const bool scored_low = !report.score_by_family.empty() && report.score() < minimum_score;
+  if (!report.baseline_failures.empty() || scored_low) return kFailed;
+  return report.without_evidence.empty() && !report.score_by_family.empty() ? kFailed : kInconclusive;
+}
+
+std::vector<std::string> not_scored(const KillReport& report) {
+  std::vector<std::string> lines;
+  for (const std::string& fault : report.without_evidence) {
+    std::vector<std::string> oracles;
+    bool expected = false;
+    for (const KillRow& row : report.rows) {
+      if (row.fault != fault) continue;
+      oracles.emplace_back(to_string(row.oracle));
+      expected = expected || row.expected;
+    }
+    lines.push_back(expected ? fmt::format("not scored: no case was judged on which {} acts", fault)
+                             : fmt::format("not scored: {} need not see {}", join(oracles, ", "), fault));
+  }
+  return lines;
 }
 
 std::string describe_faults(const KillReport& report) {

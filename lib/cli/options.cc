@@ -9,6 +9,7 @@
 #include <sstream>
 #include <thread>
 
+#include "outputs.h"
 #include "shardcheck/case/case.h"
 
 namespace shardcheck {
@@ -45,6 +46,22 @@ std::filesystem::path parse_report(const std::string& text) {
   if (text.rfind(kJson, 0) != 0 || text.size() == kJson.size())
     throw InvalidInput(fmt::format("--report='{}' is not supported; allowed: json:FILE", text));
   return text.substr(kJson.size());
+}
+
+[[noreturn]] void refuse_empty(const po::option_description& option) {
+  throw InvalidInput(fmt::format("--{}= is empty; allowed: --{}={} ({})", option.long_name(),
+                                 option.long_name(), option.format_parameter(), option.description()));
+}
+
+/// An empty value never means anything, but for an option that may stand without one.
+void refuse_empty_values(const std::vector<std::string>& words, const po::options_description& options) {
+  for (const auto& option : options.options()) {
+    if (option->semantic()->min_tokens() == 0) continue;
+    const std::string name = "--" + option->long_name();
+    for (std::size_t i = 0; i < words.size(); ++i)
+      if (words[i] == name + "=" || (words[i] == name && i + 1 < words.size() && words[i + 1].empty()))
+        refuse_empty(*option);
+  }
 }
 
 }  // namespace
@@ -186,7 +203,7 @@ CommandLine& CommandLine::value(const char* name, const char* placeholder, const
 }
 
 CommandLine& CommandLine::optional_value(const char* name, const char* help) {
-  options_.add_options()(name, po::value<std::string>()->implicit_value(""), help);
+  options_.add_options()(name, po::value<std::string>()->implicit_value("")->value_name("TEXT"), help);
   return *this;
 }
 
@@ -219,10 +236,15 @@ std::vector<std::string> CommandLine::option_names() const {
 }
 
 void CommandLine::print_help() const {
-  std::ostringstream options;
-  options << options_;
+  std::ostringstream text;
+  text << options_;
+  std::string options = text.str();
+  // Boost spells an optional value like one that is needed.
+  constexpr std::string_view kSpelled = " TEXT  ", kMeant = "[=TEXT]";
+  if (const std::size_t at = options.find(kSpelled); at != std::string::npos)
+    options.replace(at, kSpelled.size(), kMeant);
   print(fmt::format("usage: shardcheck {} {}\n\n{}\n\n{}\nExample:\n  shardcheck {}\n", name_, usage_, about_,
-                    options.str(), example_));
+                    options, example_));
 }
 
 std::optional<Arguments> CommandLine::parse(const std::vector<std::string>& words) const {
@@ -232,6 +254,7 @@ std::optional<Arguments> CommandLine::parse(const std::vector<std::string>& word
   po::positional_options_description positions;
   positions.add("words", -1);
   po::variables_map values;
+  refuse_empty_values(words, options_);
   try {
     po::store(po::command_line_parser(words).options(all).positional(positions).style(kStyle).run(), values);
   } catch (const po::unknown_option& error) {
@@ -263,6 +286,7 @@ std::optional<Arguments> CommandLine::parse(const std::vector<std::string>& word
   if (reports_ && values.count("report") > 0)
     for (const auto& text : values["report"].as<std::vector<std::string>>())
       common.json_reports.push_back(parse_report(text));
+  for (const auto& file : common.json_reports) require_writable(file);
   return Arguments(std::move(values), std::move(positional), std::move(common));
 }
 

@@ -128,7 +128,9 @@ std::string describe_difference(const Outcome& outcome) {
                             ? fmt::format("  ({} the threshold {})", format_multiple(d.max_abs / d.threshold),
                                           format_deviation(d.threshold))
                             : "");
-  if (d.worst_index >= 0) text += fmt::format("    worst index   {}\n", d.worst_index);
+  if (d.worst_index >= 0)
+    text += fmt::format("    worst index   {} of the flattened {}\n", d.worst_index,
+                        d.parameter.empty() ? "logits [token, vocabulary id]" : "parameter");
   if (!d.expected.empty()) text += fmt::format("    expected      {}\n", d.expected);
   if (!d.actual.empty()) text += fmt::format("    actual        {}\n", d.actual);
   return text;

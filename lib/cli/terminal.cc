@@ -155,7 +155,7 @@ std::string Table::text() const {
   return out;
 }
 
-Progress::Progress(bool quiet) {
+Progress::Progress(bool quiet) : quiet_(quiet) {
   const std::lock_guard lock(progress_line().mutex);
   progress_line().active += !quiet && isatty(STDERR_FILENO) == 1 ? 1 : 0;
 }
@@ -175,6 +175,11 @@ void Progress::show(std::string_view text) {
   line.visible = true;
   const std::string_view shown = text.substr(0, stderr_width() - 1);
   std::fprintf(stderr, "\r\033[K%.*s", static_cast<int>(shown.size()), shown.data());
+}
+
+void Progress::section(std::string_view text) {
+  if (isatty(STDERR_FILENO) == 1) return show(text);
+  if (!quiet_) std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
 }
 
 std::function<void(const std::string&)> Progress::callback() {
@@ -217,7 +222,8 @@ std::string format_count(std::int64_t count) {
 
 std::string format_noun(std::int64_t count, std::string_view singular, std::string_view plural) {
   if (count == 1) return fmt::format("1 {}", singular);
-  return plural.empty() ? fmt::format("{} {}s", count, singular) : fmt::format("{} {}", count, plural);
+  return plural.empty() ? fmt::format("{} {}s", format_count(count), singular)
+                        : fmt::format("{} {}", format_count(count), plural);
 }
 
 std::string join(const std::vector<std::string>& words, std::string_view separator) {

@@ -69,7 +69,12 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   void show(std::string_view text);
+  /// A section begins. Where stderr is no terminal this is a plain line that stays.
+  void section(std::string_view text);
   std::function<void(const std::string&)> callback();
+
+ private:
+  bool quiet_;
 };
 
 // Numbers the way every table spells them.

@@ -1,9 +1,12 @@
 #include "verification.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <map>
 
 #include "options.h"
@@ -21,6 +24,8 @@ constexpr int kLargestDefaultDegree = 8;
 
 LayoutTable table_named(const std::string& name) {
   const bool is_file = name.find('/') != std::string::npos || name.ends_with(".json");
+  if (is_file && ::access(name.c_str(), R_OK) != 0)
+    throw IoError(fmt::format("--layout={}: cannot be read: {}", name, std::strerror(errno)));
   return is_file ? LayoutTable::load(name) : LayoutTable::built_in(name);
 }
 
@@ -53,7 +58,9 @@ std::vector<int> degrees_on_disk(const std::filesystem::path& folder) {
     if (std::filesystem::is_directory(degree_folder(folder, t))) degrees.push_back(t);
   if (degrees.empty())
     throw InvalidInput(fmt::format(
-        "--shards={}: neither shardcheck.json nor a tpN folder is there; give --tp", folder.string()));
+        "--shards={}: neither shardcheck.json nor a tpN folder is there; give --tp. The rule: shards of "
+        "degree N lie in DIR/tpN, and those of a single degree may lie in DIR itself",
+        folder.string()));
   return degrees;
 }
 
@@ -139,6 +146,9 @@ Golden load_golden(const std::filesystem::path& file, const Geometry& geometry) 
     throw InvalidCheckpoint(fmt::format(
         "{}: logits must be F32 [p, {}], 1 <= p <= {}, not {} {}", name, geometry.vocab, tokens.elements(),
         safetensors_name(golden.logits.dtype()), to_string(golden.logits.shape())));
+  for (const float logit : golden.logits.f32())
+    if (!std::isfinite(logit))
+      throw InvalidCheckpoint(fmt::format("{}: logits hold {}; allowed: finite numbers", name, logit));
   for (const std::int64_t id : tokens.as<std::int64_t>()) {
     if (id < 0 || id >= geometry.vocab)
       throw InvalidCheckpoint(
@@ -215,6 +225,14 @@ struct Verifier::State {
     return sharded.size() == 1 ? folder : degree_folder(folder, degree);
   }
 
+  /// Where shards of a degree are read: DIR/tpN also for a single degree, unless DIR itself holds shards.
+  std::filesystem::path shards_of(int degree) const {
+    const std::filesystem::path folder = folder_of(options.shards, degree);
+    if (folder != options.shards || folder.empty() || read_shard_folder_info(folder)) return folder;
+    const std::filesystem::path below = degree_folder(folder, degree);
+    return std::filesystem::is_directory(below) ? below : folder;
+  }
+
   /// Logits of every rank: foreign shards may make them differ.
   std::vector<Tensor> run(const Layout& layout, const ShardedTensors& shards, Arithmetic arithmetic) const {
     const auto collective = make_in_process_collective(layout.degree);
@@ -239,14 +257,21 @@ struct Verifier::State {
   /// Foreign shards are evidence, and the checkpoint is an input: neither is written over.
   void require_separate_output() const {
     if (options.write_shards.empty()) return;
-    for (const auto& input : {options.shards, options.folder}) {
-      const bool same = !input.empty() && std::filesystem::weakly_canonical(input / "") ==
-                                              std::filesystem::weakly_canonical(options.write_shards / "");
-      if (same)
-        throw InvalidInput(
-            fmt::format("--write-shards={} is the folder that is verified: allowed is another folder",
-                        options.write_shards.string()));
+    std::vector<std::filesystem::path> inputs = {options.folder}, outputs = {options.write_shards};
+    if (!options.shards.empty()) inputs.push_back(options.shards);
+    for (const int degree : sharded_degrees()) {
+      if (!options.shards.empty()) inputs.push_back(shards_of(degree));
+      outputs.push_back(folder_of(options.write_shards, degree));
     }
+    const auto resolved = [](const std::filesystem::path& folder) {
+      return std::filesystem::weakly_canonical(folder / "");
+    };
+    for (const auto& input : inputs)
+      for (const auto& output : outputs)
+        if (resolved(input) == resolved(output))
+          throw InvalidInput(
+              fmt::format("--write-shards={} is the folder that is verified: allowed is another folder",
+                          options.write_shards.string()));
   }
 
   void prepare_reference() {
@@ -278,6 +303,20 @@ struct Verifier::State {
     check.tree_differing = worst_of(tree, run(layout, shards, Arithmetic::tree)).differing_bits;
   }
 
+  /// Shards that are not what their layout asks for are a failed check, not a wrong use; absent files are
+  /// neither.
+  static ShardedTensors read_foreign(const std::filesystem::path& folder, const Layout& layout) {
+    for (int rank = 0; rank < layout.degree; ++rank) {
+      const auto file = folder / shard_file_name(rank, layout.degree);
+      if (!std::filesystem::exists(file)) throw IoError(fmt::format("{}: no such file", file.string()));
+    }
+    try {
+      return read_shard_folder(folder, layout);
+    } catch (const InvalidCheckpoint& error) {
+      throw InvalidShards(error.what());
+    }
+  }
+
   DegreeCheck check_degree(int degree) const {
     DegreeCheck check;
     check.degree = degree;
@@ -285,14 +324,14 @@ struct Verifier::State {
     const ShardedTensors ours = split(checkpoint.logical, layout);
     check.written = folder_of(options.write_shards, degree);
     if (!check.written.empty()) write_shard_folder(check.written, layout, ours);
-    check.shards = folder_of(options.shards, degree);
+    check.shards = shards_of(degree);
     if (check.shards.empty()) {
       judge_logits(layout, ours, check);
       return check;
     }
     require_matching_info(check.shards, table, degree, geometry());
     try {
-      const ShardedTensors theirs = read_shard_folder(check.shards, layout);
+      const ShardedTensors theirs = read_foreign(check.shards, layout);
       check.differences = differences_of(layout, ours, theirs);
       judge_logits(layout, theirs, check);
     } catch (const InvalidShards& error) {
@@ -304,9 +343,9 @@ struct Verifier::State {
 
 Verifier::Verifier(VerifyOptions options) : state_(std::make_unique<State>(std::move(options))) {
   State& s = *state_;
-  s.require_separate_output();
   if (!s.options.golden.empty()) s.golden = load_golden(s.options.golden, s.geometry());
   s.choose_degrees();
+  s.require_separate_output();
   s.choose_tokens();
   s.result.folder = s.options.folder;
   s.result.model_type = s.checkpoint.config.model_type;

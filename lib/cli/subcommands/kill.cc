@@ -32,10 +32,16 @@ CommandLine command_line() {
 }
 
 void print_verdict(const KillReport& report, double minimum, double seconds) {
-  const bool passed = report.passed(minimum);
-  print_line(fmt::format("\n{}  {}: {} killed in the weakest family (asked for {}), {}   {}",
-                         paint(passed ? Tone::good : Tone::bad, passed ? "PASSED" : "FAILED"),
-                         describe_faults(report), format_share(report.score()), format_share(minimum),
+  const int code = exit_code_of(report, minimum);
+  const std::string score = report.score_by_family.empty()
+                                ? "nothing scored"
+                                : fmt::format("{} killed in the weakest family (asked for {})",
+                                              format_share(report.score()), format_share(minimum));
+  print_line(fmt::format("\n{}  {}: {}, {}   {}",
+                         code == kPassed   ? paint(Tone::good, "PASSED")
+                         : code == kFailed ? paint(Tone::bad, "FAILED")
+                                           : paint(Tone::doubtful, "INCONCLUSIVE"),
+                         describe_faults(report), score,
                          format_noun(static_cast<std::int64_t>(report.survivors.size()), "survivor"),
                          format_seconds(seconds)));
 }
@@ -59,6 +65,7 @@ int run(const std::vector<std::string>& words) {
   print_line(fmt::format("seed {}", report.seed));
   {
     Progress progress(quiet);
+    progress.section("kill matrix");
     options.progress = [&](const std::string& text) { progress.show("kill matrix  " + text); };
     report.kill = run_kill_matrix(options);
   }
@@ -68,7 +75,8 @@ int run(const std::vector<std::string>& words) {
   } else {
     for (const std::string& survivor : report.kill->survivors) print_line(survivor);
   }
-  report.exit_code = report.kill->passed(minimum) ? kPassed : kFailed;
+  for (const std::string& line : not_scored(*report.kill)) print_line(paint(Tone::doubtful, line));
+  report.exit_code = exit_code_of(*report.kill, minimum);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   print_verdict(*report.kill, minimum, report.seconds);
   write_json_reports(report, arguments->common().json_reports);

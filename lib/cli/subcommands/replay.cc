@@ -6,6 +6,7 @@
 
 #include "exit_code.h"
 #include "options.h"
+#include "outputs.h"
 #include "replaying.h"
 #include "report_json.h"
 #include "shardcheck/checkpoint/safetensors.h"
@@ -85,6 +86,8 @@ int run(const std::vector<std::string>& words) {
   const auto start = std::chrono::steady_clock::now();
   const auto arguments = command_line().parse(words);
   if (!arguments) return kPassed;
+  const std::vector<std::string>& given = arguments->positional();
+  require_no_input_among("--report", arguments->common().json_reports, {given.begin(), given.end()});
   Report report;
   report.command = "replay";
   report.arguments = words;

@@ -10,11 +10,14 @@
 #include "invariants.h"
 #include "kill_setup.h"
 #include "options.h"
+#include "outputs.h"
 #include "replaying.h"
 #include "report_json.h"
 #include "shardcheck/checkpoint/safetensors.h"
+#include "shardcheck/mutators/fault.h"
 #include "shardcheck/properties/generator.h"
 #include "shardcheck/properties/runner.h"
+#include "shardcheck/tolerance/floor.h"
 #include "subcommand.h"
 #include "terminal.h"
 #include "text_report.h"
@@ -140,7 +143,7 @@ std::vector<LawReport> run_laws(const Request& request, const std::vector<const 
     options.progress = [&, i](const std::string& text) {
       progress.show(fmt::format("[{}/{}] {}", i + 1, laws.size(), text));
     };
-    options.progress(fmt::format("law  {}", laws[i]->name));
+    progress.section(fmt::format("[{}/{}] law  {}", i + 1, laws.size(), laws[i]->name));
     reports.push_back(run_law(*laws[i], options));
     // The question under --fault is whether it is found; the other laws would only find it again.
     if (!request.fault.empty() && request.law_glob.empty() && reports.back().verdict == Verdict::failed)
@@ -183,7 +186,11 @@ std::string summary(const Report& report) {
         format_noun(static_cast<std::int64_t>(report.invariants->cells.size()), "invariant cell"));
   if (!report.replays.empty())
     parts.push_back(format_noun(static_cast<std::int64_t>(report.replays.size()), "corpus case"));
-  parts.push_back(fmt::format("{} over {}", format_noun(decided(report.laws), "random case"),
+  std::int64_t failed = 0;
+  for (const LawReport& law : report.laws) failed += law.failed;
+  const std::string cases = format_noun(decided(report.laws), "random case");
+  parts.push_back(fmt::format("{} over {}",
+                              failed > 0 ? fmt::format("{} of {} failed", failed, cases) : cases,
                               format_noun(static_cast<std::int64_t>(report.laws.size()), "law")));
   if (report.kill)
     parts.push_back(
@@ -207,6 +214,7 @@ class Run {
   int execute(const std::vector<std::string>& words) {
     const auto start = std::chrono::steady_clock::now();
     const std::vector<const Law*> laws = chosen_laws(request_);
+    require_sound_inputs();
     report_.command = "run";
     report_.arguments = words;
     report_.seed = request_.run.seed;
@@ -224,6 +232,19 @@ class Run {
   }
 
  private:
+  /// What is wrong with files the user named is said before anything runs.
+  void require_sound_inputs() const {
+    require_no_input_among("--report", request_.common.json_reports,
+                           {request_.corpus, request_.data_dir / "in_process.json"});
+    if (!request_.corpus.empty() && case_files(request_.corpus).empty())
+      throw InvalidInput(fmt::format("--corpus={}: no *.case file is there", request_.corpus.string()));
+    if (request_.data_dir.empty()) return;
+    const auto file = request_.data_dir / "in_process.json";
+    const FloorCheck check = check_floor(load_recorded_floor("in_process", request_.data_dir));
+    if (!check.failures.empty())
+      throw InvalidInput(fmt::format("{}: {}", file.string(), check.failures.front()));
+  }
+
   void fold(int code) { report_.exit_code = worse_exit_code(report_.exit_code, code); }
 
   void section(std::string_view title, std::string_view note, const std::string& table, bool always) {
@@ -233,6 +254,7 @@ class Run {
   }
 
   void invariants() {
+    progress_.section("invariant on the recorded configurations");
     report_.invariants =
         check_invariants({request_.fault, request_.data_dir, request_.run.jobs, progress_.callback()});
     const InvariantReport& invariants = *report_.invariants;
@@ -245,6 +267,7 @@ class Run {
   }
 
   void corpus() {
+    progress_.section("corpus");
     for (const auto& file : case_files(request_.corpus)) {
       progress_.show(fmt::format("corpus  {}", file.string()));
       report_.replays.push_back(replay_file(file));
@@ -278,14 +301,26 @@ class Run {
   /// A run with a fault exists to fail: where nothing did, the fault never acted or nothing that ran can see
   /// it.
   void judge_fault_run() {
-    if (report_.exit_code == kPassed) {
-      print_line(
-          paint(Tone::doubtful, fmt::format("{} was injected and nothing failed: it acted on none of these "
-                                            "cases, or no law that ran can see it",
-                                            request_.fault)));
+    std::int64_t acted = 0, cases = 0;
+    bool failed = report_.invariants && !report_.invariants->holds();
+    for (const LawReport& law : report_.laws) {
+      cases += law.cases;
+      acted += law.cases - law.skipped;  // a case is skipped where the fault cannot act
+      failed = failed || law.failed > 0;
+    }
+    if (report_.invariants) {
+      for (const InvariantCell& cell : report_.invariants->cells) acted += !why_fault_is_inert(cell.value);
+      cases += static_cast<std::int64_t>(report_.invariants->cells.size());
+    }
+    if (!failed) {
+      print_line(paint(Tone::doubtful,
+                       fmt::format("{}: the fault acted in {} of {} and no law failed", request_.fault,
+                                   format_count(acted), format_noun(cases, "case"))));
       fold(kInconclusive);
     }
     print_line("The kill matrix is left out of a run with a fault.");
+    if (failed && request_.law_glob.empty())
+      print_line("A run with a fault stops at the first law that fails.");
   }
 
   void faults() {
@@ -294,11 +329,13 @@ class Run {
     if (request_.arithmetic)
       options.oracles = {Oracle::layout,
                          *request_.arithmetic == Arithmetic::tree ? Oracle::tree : Oracle::native};
+    progress_.section("kill matrix");
     options.progress = [this](const std::string& text) { progress_.show("kill matrix  " + text); };
     report_.kill = run_kill_matrix(options);
     const bool passed = report_.kill->passed();
     section("Kill matrix", kKillTableNote, kill_table(*report_.kill), !passed);
-    if (!passed) fold(kFailed);
+    for (const std::string& line : not_scored(*report_.kill)) print_line(paint(Tone::doubtful, line));
+    fold(exit_code_of(*report_.kill));
   }
 
   void canary() {

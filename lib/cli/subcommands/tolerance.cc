@@ -3,6 +3,7 @@
 
 #include "exit_code.h"
 #include "options.h"
+#include "outputs.h"
 #include "published.h"
 #include "shardcheck/checkpoint/safetensors.h"
 #include "shardcheck/tolerance/comparator.h"
@@ -68,13 +69,15 @@ void print_floor(const RecordedFloor& floor) {
 int measure(const Arguments& arguments) {
   const auto repetitions =
       static_cast<int>(arguments.integer("repetitions", 1, 10000).value_or(kRecordedRepetitions));
+  const auto out = arguments.text("out");
+  if (out) require_writable(*out);
   RecordedFloor floor;
   {
     Progress progress(arguments.common().quiet);
     floor = measure_floor(repetitions, progress.callback());
   }
   if (!arguments.common().quiet) print_floor(floor);
-  if (const auto out = arguments.text("out")) {
+  if (out) {
     write_text_atomically(*out, to_json(floor));
     print_line(fmt::format("written to {}", *out));
   }

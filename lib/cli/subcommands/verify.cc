@@ -5,6 +5,7 @@
 
 #include "exit_code.h"
 #include "options.h"
+#include "outputs.h"
 #include "report_json.h"
 #include "subcommand.h"
 #include "terminal.h"
@@ -53,6 +54,10 @@ VerifyOptions read_options(const Arguments& arguments) {
   return options;
 }
 
+std::vector<std::filesystem::path> inputs_of(const VerifyOptions& options) {
+  return {options.folder, options.golden, options.shards, options.layout};
+}
+
 void print_facts(const Verification& v) {
   Table table({{"checkpoint"}, {v.folder.string()}});
   table.row({"model", fmt::format("{}, {} parameters, {}", v.model_type, format_count(v.parameters),
@@ -98,7 +103,7 @@ void print_differences(const DegreeCheck& check) {
 }
 
 void print_degrees(const Verification& v) {
-  print_section("Sharded against unsharded", fmt::format("{} tokens, {}", v.tokens, v.layout));
+  print_section("Sharded against unsharded", fmt::format("{}, {}", format_noun(v.tokens, "token"), v.layout));
   Table table({{"degree"},
                {"shards"},
                {"tree"},
@@ -145,13 +150,25 @@ std::string harmless(std::string text) {
   return text;
 }
 
-void print_story(const Verifier& verifier, const Tokenizer& tokenizer, const std::string& prompt) {
-  const std::vector<std::int32_t> ids = tokenizer.encode(prompt);
+std::int64_t story_length(const Verifier& verifier) {
   const std::int64_t positions = verifier.max_positions();
-  const std::int64_t count = positions > 0 ? std::min(kLongestStory, positions) : kLongestStory;
+  return positions > 0 ? std::min(kLongestStory, positions) : kLongestStory;
+}
+
+/// The prompt's tokens. Throws InvalidInput when they leave no room for a story.
+std::vector<std::int32_t> encode_prompt(const Verifier& verifier, const Tokenizer& tokenizer,
+                                        const std::string& prompt) {
+  std::vector<std::int32_t> ids = tokenizer.encode(prompt);
+  const std::int64_t count = story_length(verifier);
   if (static_cast<std::int64_t>(ids.size()) >= count)
-    throw InvalidInput(fmt::format("--prompt has {} tokens; allowed: at most {}", ids.size(), count - 1));
-  print_section("Story", fmt::format("{} tokens, greedy", count));
+    throw InvalidInput(fmt::format("--prompt has {}; allowed: at most {}",
+                                   format_noun(static_cast<std::int64_t>(ids.size()), "token"), count - 1));
+  return ids;
+}
+
+void print_story(const Verifier& verifier, const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
+  const std::int64_t count = story_length(verifier);
+  print_section("Story", fmt::format("{}, greedy", format_noun(count, "token")));
   print_line(harmless(tokenizer.decode(verifier.decode(ids, count))));
 }
 
@@ -170,11 +187,15 @@ int run(const std::vector<std::string>& words) {
   const bool quiet = arguments->common().quiet;
   Progress progress(quiet);
   VerifyOptions options = read_options(*arguments);
+  require_no_input_among("--report", arguments->common().json_reports, inputs_of(options));
   options.progress = progress.callback();
   Verifier verifier(options);
   std::optional<Tokenizer> tokenizer;
-  if (arguments->has("prompt"))
+  std::vector<std::int32_t> prompt;
+  if (arguments->has("prompt")) {
     tokenizer = Tokenizer::load(options.folder / "tokenizer.bin", verifier.result().geometry.vocab);
+    prompt = encode_prompt(verifier, *tokenizer, *arguments->text("prompt"));
+  }
 
   if (!quiet) print_facts(verifier.result());
   verifier.check_golden();
@@ -182,7 +203,7 @@ int run(const std::vector<std::string>& words) {
   if (v.golden && (!quiet || !v.golden->holds())) print_golden(*v.golden);
   verifier.check_degrees();
   if (!quiet || !v.holds()) print_degrees(v);
-  if (tokenizer) print_story(verifier, *tokenizer, *arguments->text("prompt"));
+  if (tokenizer) print_story(verifier, *tokenizer, prompt);
 
   Report report;
   report.command = "verify";

@@ -15,7 +15,6 @@ using namespace shardcheck::testing;
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 /// The least a config.json may say, for `small_geometry()`.
 json minimal_config(const std::string& model_type = "llama") {

@@ -33,7 +33,7 @@ TEST(Run, OneLawPrintsSeedFirstAndVerdictLast) {
   const Result result = shardcheck_program({"run", "--law=gather_inverts_split", "--cases=20", "--seed=7"});
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_EQ(result.out.rfind("seed 7\n", 0), 0U) << result.out;
-  EXPECT_EQ(result.err, "") << "progress belongs to a terminal";
+  EXPECT_EQ(result.err, "[1/1] law  gather_inverts_split\n") << "off a terminal: one plain line per section";
   EXPECT_EQ(last_line(result.out).rfind("PASSED  20 random cases over 1 law", 0), 0U) << result.out;
 }
 
@@ -149,8 +149,9 @@ TEST(Run, AFaultThatNothingSeesIsInconclusive) {
   const Result result = shardcheck_in(
       folder.path(), {"run", "--law=gather_inverts_split", "--cases=3", "--fault=missing_all_reduce:o_proj"});
   EXPECT_EQ(result.code, 3) << result.out << result.err;
-  EXPECT_TRUE(contains(result.out, "missing_all_reduce:o_proj was injected and nothing failed"))
-      << result.out;
+  EXPECT_TRUE(contains(result.out, "missing_all_reduce:o_proj: the fault acted in ")) << result.out;
+  EXPECT_TRUE(contains(result.out, " and no law failed\n")) << result.out;
+  EXPECT_TRUE(contains(result.out, "kill matrix is left out")) << result.out;
 }
 
 TEST(Run, ARecordingThatBreaksItsOwnRuleIsRefused) {
@@ -162,6 +163,47 @@ TEST(Run, ARecordingThatBreaksItsOwnRuleIsRefused) {
   std::ofstream(folder / "data/in_process.json") << floor.dump();
   const Result result = shardcheck_in(folder.path(), {"run", "--data-dir=data", "--cases=1"});
   expect_refusal(result, 2, "in_process.json");
+  expect_refusal(shardcheck_in(folder.path(), {"run", "--data-dir=data", "--law=gather_inverts_split"}), 2,
+                 "in_process.json");
+}
+
+TEST(Run, FailedCasesAreCountedAmongAll) {
+  const Result result = shardcheck_program(
+      {"run", "--law=sharded_equals_reference", "--cases=60", "--fault=zero_o_proj_output"});
+  EXPECT_EQ(last_line(result.out).rfind("FAILED  1 of ", 0), 0U) << result.out;
+}
+
+TEST(Run, ACorpusWithoutACaseIsRefused) {
+  const Folder folder;
+  fs::create_directory(folder / "corpus");
+  expect_refusal(shardcheck_in(folder.path(), {"run", "--corpus=corpus"}), 2, "no *.case file");
+}
+
+TEST(Run, OutputsAreCheckedBeforeTheWork) {
+  const Folder folder;
+  fs::create_directory(folder / "corpus");
+  const std::string line = "gather_inverts_split\n";
+  write_file(folder / "corpus/a.case", line);
+  const auto run = [&](const std::string& report) {
+    return shardcheck_in(folder.path(), {"run", "--corpus=corpus", "--report=json:" + report});
+  };
+  const auto refused = [&](const std::string& report, int code, const char* part) {
+    const Result result = run(report);
+    expect_refusal(result, code, part);
+    EXPECT_EQ(result.out, "") << "nothing ran";
+  };
+  refused("corpus", 4, "is a folder");
+  refused("absent/r.json", 4, "no folder absent");
+  write_file(folder / "kept.json", "");
+  fs::permissions(folder / "kept.json", fs::perms::owner_read);
+  refused("kept.json", 4, "read-only");
+  fs::create_hard_link(folder / "corpus/a.case", folder / "alias.json");
+  for (const char* input : {"corpus/a.case", "./corpus/../corpus/a.case", "alias.json"}) {
+    const Result result = run(input);
+    EXPECT_EQ(result.code, 2) << result.err;
+    EXPECT_TRUE(contains(result.err, "is an input of this command")) << result.err;
+  }
+  EXPECT_EQ(read_file(folder / "corpus/a.case"), line);
 }
 
 }  // namespace

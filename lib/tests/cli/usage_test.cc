@@ -110,5 +110,13 @@ TEST(Usage, DoctorFindsThatSimdTargetsAgree) {
   EXPECT_TRUE(contains(result.out, "mpirun"));
 }
 
+TEST(Usage, AnEmptyValueIsRefusedWithWhatIsAllowed) {
+  expect_refusal(shardcheck_program({"run", "--seed="}), 2, "--seed= is empty; allowed: --seed=N|random");
+  expect_refusal(shardcheck_program({"run", "--law="}), 2, "--law= is empty; allowed: --law=GLOB");
+  expect_refusal(shardcheck_program({"run", "--fault", ""}), 2, "allowed: --fault=NAME[:ARG]");
+  expect_refusal(shardcheck_program({"verify", ".", "--tp="}), 2, "allowed: --tp=LIST (degrees, e.g. 1,2,4");
+  EXPECT_TRUE(contains(shardcheck_program({"verify", "--help"}).out, " --prompt[=TEXT] "));
+}
+
 }  // namespace
 }  // namespace shardcheck::test

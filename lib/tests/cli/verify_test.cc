@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "json_schema.h"
@@ -81,7 +82,7 @@ TEST(Verify, DegreesAndLayoutsThatCannotBeAreRefused) {
   };
   expect_refusal(verify({"--tp=3"}), 2, "3");
   expect_refusal(verify({"--layout=vlm-llama"}), 2, "vllm-llama");
-  expect_refusal(verify({"--layout=no/such/table.json"}), 2, "no/such/table.json");
+  expect_refusal(verify({"--layout=no/such/table.json"}), 4, "no/such/table.json");
   expect_refusal(verify({"--tokens=129"}), 2, "128 positions");
   expect_refusal(verify({"--golden=no-such-file"}), 4, "no-such-file");
   expect_refusal(verify({"--prompt"}), 4, "tokenizer.bin");
@@ -182,12 +183,56 @@ TEST_F(ForeignShards, AnElementNoLogitDependsOnStillFails) {
 
 TEST_F(ForeignShards, AreNotWrittenOver) {
   const std::string before = read_file(rank(0));
-  for (const char* output :
-       {"--write-shards=shards", "--write-shards=./model/../shards/", "--write-shards=model"}) {
+  fs::create_directory_symlink(folder_ / "shards", folder_ / "link");
+  for (const char* output : {"--write-shards=shards", "--write-shards=link",
+                             "--write-shards=./model/../shards/", "--write-shards=model"}) {
     expect_refusal(shardcheck_in(folder_.path(), {"verify", "model", "--tp=2", "--shards=shards", output}), 2,
                    "--write-shards");
   }
-  EXPECT_EQ(read_file(rank(0)), before);
+  fs::create_directory(folder_ / "all");
+  fs::rename(folder_ / "shards", folder_ / "all/tp2");
+  expect_refusal(
+      shardcheck_in(folder_.path(), {"verify", "model", "--tp=2", "--shards=all", "--write-shards=all/tp2"}),
+      2, "--write-shards");
+  expect_refusal(shardcheck_in(folder_.path(), {"verify", "model", "--tp=2", "--shards=all/tp2",
+                                                "--report=json:all/tp2/shardcheck.json"}),
+                 2, "--report");
+  expect_refusal(shardcheck_in(folder_.path(), {"verify", "model", "--report=json:model/config.json"}), 2,
+                 "--report");
+  EXPECT_EQ(read_file(folder_ / "all/tp2/rank_00000-of-00002.safetensors"), before);
+}
+
+TEST_F(ForeignShards, OfASingleDegreeAreFoundInTpNToo) {
+  fs::create_directory(folder_ / "all");
+  fs::rename(folder_ / "shards", folder_ / "all/tp2");
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--shards=all"}, std::vector<std::string>{"--shards=all", "--tp=2"}}) {
+    std::vector<std::string> words = {"verify", "model"};
+    words.insert(words.end(), options.begin(), options.end());
+    const Result result = shardcheck_in(folder_.path(), words);
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+    EXPECT_TRUE(contains(result.out, "same bytes")) << result.out;
+  }
+}
+
+TEST_F(ForeignShards, OfAnotherDtypeShapeOrSetOfTensorsAreAFailedCheck) {
+  const SafetensorsFile file(rank(1));
+  const auto metadata = file.header().metadata;
+  const auto failed = [&](const TensorMap& tensors, const char* part) {
+    write_safetensors(rank(1), tensors, metadata);
+    const Result result = verify();
+    EXPECT_EQ(result.code, 1) << result.out << result.err;
+    EXPECT_TRUE(contains(result.out, part)) << result.out;
+    EXPECT_TRUE(contains(result.out, "rank")) << result.out;
+  };
+  TensorMap tensors = file.tensors();
+  tensors.emplace("stray", Tensor::zeros(DType::f32, {1}));
+  failed(tensors, "stray");
+  tensors = file.tensors();
+  tensors.at("model.norm.weight") = Tensor::zeros(DType::f32, {31});
+  failed(tensors, "model.norm.weight");
+  tensors.at("model.norm.weight") = Tensor::zeros(DType::bf16, {32});
+  failed(tensors, "model.norm.weight");
 }
 
 /// A tied model whose embedding is whole on every rank: the ranks then disagree about the logits themselves.
@@ -214,11 +259,11 @@ TEST_F(ForeignShards, AMissingTensorOrFileIsNamed) {
   tensors.erase("model.norm.weight");
   write_safetensors(rank(1), tensors, file.header().metadata);
   const Result missing = verify();
-  EXPECT_TRUE(missing.code == 1 || missing.code == 2) << missing.code;
+  EXPECT_EQ(missing.code, 1) << missing.out << missing.err;
   EXPECT_TRUE(contains(missing.out + missing.err, "model.norm.weight")) << missing.out << missing.err;
   fs::remove(rank(1));
   const Result gone = verify();
-  EXPECT_TRUE(gone.code == 2 || gone.code == 4) << gone.code;
+  EXPECT_EQ(gone.code, 4) << gone.out << gone.err;
   EXPECT_TRUE(contains(gone.err, "rank_00001-of-00002")) << gone.err;
 }
 
@@ -263,6 +308,11 @@ TEST(Verify, AGoldenFileThatDisagreesFails) {
   tensors.erase("logits");
   write_safetensors(folder / "half.safetensors", tensors);
   expect_refusal(verify("half.safetensors"), 2, "logits");
+  tensors.emplace("logits", file.tensor("logits").rows(0, 1));
+  tensors.at("tokens").mutable_as<std::int64_t>()[1] = 3;
+  tensors.at("logits").mutable_f32()[7] = std::numeric_limits<float>::quiet_NaN();
+  write_safetensors(folder / "nan.safetensors", tensors);
+  expect_refusal(verify("nan.safetensors"), 2, "finite");
 }
 
 }  // namespace
