@@ -60,3 +60,7 @@ if(NOT SHARDCHECK_SANITIZE)
   list(APPEND house_tests house.installed_package_builds_a_consumer)
 endif()
 set_tests_properties(${house_tests} PROPERTIES TIMEOUT 300 LABELS house)
+
+# Every recorded verdict of the corpus still holds.
+add_test(NAME corpus.recorded_verdicts_hold COMMAND shardcheck replay ${PROJECT_SOURCE_DIR}/corpus)
+set_tests_properties(corpus.recorded_verdicts_hold PROPERTIES TIMEOUT 120)
