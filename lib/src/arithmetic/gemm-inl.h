@@ -86,6 +86,14 @@ struct Tile {
   FetchAhead weights;  // what later tiles will read
 };
 
+// Ties an accumulator to its register: g++ otherwise renames them between unrolled columns, runs out and
+// spills one in the innermost loop.
+HWY_INLINE void PinToRegister([[maybe_unused]] Vector& v) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  asm("" : "+v"(v.raw));
+#endif
+}
+
 template <int kRows, int kVectors>
 HWY_INLINE void AddColumn(const float* HWY_RESTRICT x, std::ptrdiff_t x_stride, const float* HWY_RESTRICT w,
                           std::ptrdiff_t panel_stride, Vector (&sum)[kRows][kVectors]) {
@@ -96,7 +104,10 @@ HWY_INLINE void AddColumn(const float* HWY_RESTRICT x, std::ptrdiff_t x_stride, 
   }
   for (int i = 0; i < kRows; ++i) {
     const Vector input = hn::Set(d, x[i * x_stride]);
-    for (int j = 0; j < kVectors; ++j) sum[i][j] = FusedMulAdd(input, weights[j], sum[i][j]);
+    for (int j = 0; j < kVectors; ++j) {
+      sum[i][j] = FusedMulAdd(input, weights[j], sum[i][j]);
+      PinToRegister(sum[i][j]);
+    }
   }
 }
 
