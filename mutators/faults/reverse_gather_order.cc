@@ -6,18 +6,12 @@
 namespace shardcheck::faults {
 namespace {
 
-class ReversedGather final : public Collective {
+class ReversedGather final : public CollectiveDecorator {
  public:
-  explicit ReversedGather(std::unique_ptr<Collective> inner) : inner_(std::move(inner)) {}
-  int degree() const override { return inner_->degree(); }
-  std::span<const int> local_ranks() const override { return inner_->local_ranks(); }
-  void all_reduce_sum(std::span<const std::span<float>> buffers) override { inner_->all_reduce_sum(buffers); }
-  void all_reduce_sum_u32(std::span<const std::span<std::uint32_t>> buffers) override {
-    inner_->all_reduce_sum_u32(buffers);
-  }
+  using CollectiveDecorator::CollectiveDecorator;
   std::vector<std::byte> all_gather_bytes(std::span<const std::span<const std::byte>> sends,
                                           std::vector<std::size_t>& sizes) override {
-    const std::vector<std::byte> right = inner_->all_gather_bytes(sends, sizes);
+    const std::vector<std::byte> right = inner().all_gather_bytes(sends, sizes);
     std::vector<std::byte> reversed;
     reversed.reserve(right.size());
     auto end = right.end();
@@ -29,9 +23,6 @@ class ReversedGather final : public Collective {
     std::ranges::reverse(sizes);
     return reversed;
   }
-
- private:
-  std::unique_ptr<Collective> inner_;
 };
 
 class ReversedRanks final : public SubjectDecorator {

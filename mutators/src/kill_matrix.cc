@@ -208,8 +208,13 @@ bool KillReport::passed(double minimum_score) const {
 }
 
 KillReport run_kill_matrix(const KillOptions& options) {
-  const auto choices = ordered(options.faults.empty() ? every_choice() : options.faults);
+  auto choices = ordered(options.faults.empty() ? every_choice() : options.faults);
   KillReport report;
+  std::erase_if(choices, [&report](const FaultChoice& choice) {
+    if (choice.fault->law.empty()) return false;
+    report.judged_by_law.emplace_back(choice.text(), choice.fault->law);
+    return true;
+  });
   for (JudgedWork& judged : judge_all(options, plan_work(options, choices))) {
     if (!judged.baseline_failure.empty())
       report.baseline_failures.push_back(std::move(judged.baseline_failure));

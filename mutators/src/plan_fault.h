@@ -100,6 +100,11 @@ class StepsDecorator : public ForwardSteps {
   void after_partial(const StepSite& site, std::string_view role, std::span<float> partial) const override {
     inner_.after_partial(site, role, partial);
   }
+  std::int64_t leaf(const StepSite& site, std::string_view role, std::int64_t k,
+                    std::int64_t leaf) const override {
+    return inner_.leaf(site, role, k, leaf);
+  }
+  bool ships_leaves(const StepSite& site) const override { return inner_.ships_leaves(site); }
   int reductions(const StepSite& site, std::string_view role) const override {
     return inner_.reductions(site, role);
   }

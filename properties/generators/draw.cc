@@ -85,6 +85,7 @@ void draw_features(Stream& stream, Geometry& g) {
   if (stream.chance(1, 4)) g.norm_eps = 1e-5;
   g.tied = stream.chance(1, 4);
   g.qkv_bias = stream.chance(1, 3);
+  g.o_bias = stream.chance(1, 5);
   g.qk_norm = stream.chance(1, 3);
 }
 
@@ -137,6 +138,28 @@ void draw_layouts(Stream& stream, Case& c, const DrawOptions& options) {
   if (!keeps_layouts(c, even, options.forward)) c.geometry = even;
 }
 
+Arithmetic draw_arithmetic(Stream& stream, const DrawOptions& options) {
+  using enum Arithmetic;
+  if (options.axis) return stream.pick<Arithmetic>({tree, tree, tree, tree, exact});
+  if (options.any_arithmetic) return stream.pick<Arithmetic>({native, native, tree, tree, exact});
+  return options.arithmetic;
+}
+
+/// The recorded floors and measured thresholds of native models are those of f32.
+void draw_dtype(Stream& stream, Case& c, const DrawOptions& options) {
+  const DType dtype = stream.pick<DType>({DType::f32, DType::f32, DType::bf16, DType::f16});
+  if (options.any_dtype && !(options.forward && c.arithmetic == Arithmetic::native)) c.dtype = dtype;
+}
+
+/// Small leaves and key blocks: the widths of random models would fit into one of the default size.
+void draw_contract(Stream& stream, Case& c) {
+  c.tree_shape = stream.chance(1, 5) ? TreeShape::linear : TreeShape::halving;
+  c.leaf = stream.pick<std::int64_t>({128, 16, 8, 5, 3});
+  c.key_block = stream.pick<std::int64_t>({64, 64, 16, 7});
+  c.exchange = stream.pick<CoverExchange>(
+      {CoverExchange::automatic, CoverExchange::automatic, CoverExchange::two_shot});
+}
+
 }  // namespace
 
 Case draw_case(Stream& stream, const DrawOptions& options) {
@@ -145,9 +168,9 @@ Case draw_case(Stream& stream, const DrawOptions& options) {
   draw_widths(stream, c.geometry);
   draw_features(stream, c.geometry);
   draw_layouts(stream, c, options);
-  if (options.any_dtype) c.dtype = stream.pick<DType>({DType::f32, DType::f32, DType::bf16, DType::f16});
-  c.arithmetic = options.arithmetic;
-  if (options.any_arithmetic) c.arithmetic = stream.chance(1, 2) ? Arithmetic::tree : Arithmetic::native;
+  c.arithmetic = draw_arithmetic(stream, options);
+  draw_dtype(stream, c, options);
+  if (options.any_contract) draw_contract(stream, c);
   if (options.forward) {
     c.batch = stream.pick<std::int64_t>({1, 1, 2});
     c.length = stream.integer(32, 40);

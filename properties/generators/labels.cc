@@ -36,6 +36,10 @@ std::vector<std::string> labels_of(const Case& c) {
   label_if(c.source.tp_degree() > 1, "source_degree>1");
   label_if(c.dtype != DType::f32, "16_bit");
   label_if(c.arithmetic == Arithmetic::tree, "tree");
+  label_if(c.arithmetic == Arithmetic::exact, "exact");
+  label_if(c.tree_shape == TreeShape::linear, "linear_tree");
+  label_if(c.exchange == CoverExchange::two_shot, "two_shots");
+  label_if(g.o_bias, "o_bias");
   return labels;
 }
 

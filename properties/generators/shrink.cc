@@ -71,6 +71,7 @@ void forget_everything(const Case& c, std::vector<Case>& out) {
     s.length = simplest().length;
     s.seed = 0;
     s.dtype = simplest().dtype;
+    s.degrees.clear();
   });
 }
 
@@ -78,6 +79,7 @@ void forget_everything(const Case& c, std::vector<Case>& out) {
 void drop_features(const Case& c, std::vector<Case>& out) {
   propose(c, out, [](Case& s) { s.geometry.tied = false; });
   propose(c, out, [](Case& s) { s.geometry.qkv_bias = false; });
+  propose(c, out, [](Case& s) { s.geometry.o_bias = false; });
   propose(c, out, [](Case& s) { s.geometry.qk_norm = false; });
   propose(c, out, [](Case& s) {
     s.geometry.rope = Rope::none;
@@ -87,6 +89,21 @@ void drop_features(const Case& c, std::vector<Case>& out) {
   propose(c, out, [](Case& s) { s.geometry.norm_eps = simplest().geometry.norm_eps; });
   propose(c, out, [](Case& s) { s.dtype = simplest().dtype; });
   propose(c, out, [](Case& s) { s.weights = simplest().weights; });
+}
+
+/// The contract's keys to their defaults, together and one at a time.
+void default_contract(const Case& c, std::vector<Case>& out) {
+  const auto shape = [](Case& s) { s.tree_shape = simplest().tree_shape; };
+  const auto leaf = [](Case& s) { s.leaf = simplest().leaf; };
+  const auto key_block = [](Case& s) { s.key_block = simplest().key_block; };
+  const auto degrees = [](Case& s) { s.degrees.clear(); };
+  const auto exchange = [](Case& s) { s.exchange = simplest().exchange; };
+  propose(c, out, [&](Case& s) { shape(s), leaf(s), key_block(s), degrees(s), exchange(s); });
+  propose(c, out, shape);
+  propose(c, out, leaf);
+  propose(c, out, key_block);
+  propose(c, out, degrees);
+  propose(c, out, exchange);
 }
 
 void fewer_layers(const Case& c, std::vector<Case>& out) {
@@ -210,8 +227,8 @@ void shorter_text(const Case& c, std::vector<Case>& out) {
 
 /// Most drastic first.
 constexpr Pass kPasses[] = {
-    forget_everything,       fewer_layers, drop_features, simpler_tables, smaller_degrees,
-    fewer_heads_and_degrees, fewer_heads,  narrower,      shorter_inputs, shorter_text};
+    forget_everything,       fewer_layers, drop_features, default_contract, simpler_tables, smaller_degrees,
+    fewer_heads_and_degrees, fewer_heads,  narrower,      shorter_inputs,   shorter_text};
 
 bool parses_back(const Case& c) {
   try {
@@ -262,7 +279,9 @@ double case_size(const Case& c) {
                 distance(c.length, simplest().length);
   for (const bool differs :
        {g.norm_eps != zero.norm_eps, g.rope != zero.rope, g.rope_theta != zero.rope_theta, g.tied, g.qkv_bias,
-        g.qk_norm, c.dtype != simplest().dtype, c.weights != simplest().weights})
+        g.o_bias, c.tree_shape != simplest().tree_shape, c.leaf != simplest().leaf,
+        c.key_block != simplest().key_block, !c.degrees.empty(), c.exchange != simplest().exchange, g.qk_norm,
+        c.dtype != simplest().dtype, c.weights != simplest().weights})
     size += differs ? 1.0 : 0.0;
   size += layout_size(c.source) + layout_size(c.target) + layout_size(c.via);
   size += c.seed == 0 ? 0.0 : 1.0 + std::log2(1.0 + static_cast<double>(c.seed));

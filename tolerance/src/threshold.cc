@@ -21,7 +21,7 @@ double largest_magnitude(const Tensor& logits) {
 
 Threshold threshold_for(const Case& c, const TensorMap& weights, const Tokens& tokens,
                         const Tensor& reference) {
-  const ReferenceModel model(c.geometry, weights, Arithmetic::native, contract_for(c.geometry));
+  const ReferenceModel model(c.geometry, weights, Arithmetic::native, contract_of(c));
   Threshold threshold;
   threshold.source = "10x the worst of 19 legal orders";
   const int parts = std::max(2, c.target.tp_degree());

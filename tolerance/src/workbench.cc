@@ -56,6 +56,11 @@ std::string described(const Tensor& tensor) {
   return fmt::format("{} {}", short_name(tensor.dtype()), to_string(tensor.shape()));
 }
 
+Arithmetic arithmetic_of(Oracle oracle) {
+  if (oracle == Oracle::exact) return Arithmetic::exact;
+  return oracle == Oracle::tree ? Arithmetic::tree : Arithmetic::native;
+}
+
 /// Copies share their bytes, and a tensor that shares them cannot differ.
 bool same(const Tensor& expected, const Tensor& actual) {
   const bool shared = expected.bytes().data() == actual.bytes().data() &&
@@ -86,7 +91,7 @@ struct Workbench::State {
         tokens(std::move(t)),
         source(make_layout(value.source, value.geometry)),
         target(make_layout(value.target, value.geometry)),
-        contract(contract_for(value.geometry)) {}
+        contract(contract_of(value)) {}
 
   Difference difference(const Comparison& comparison) const {
     Difference d;
@@ -187,7 +192,7 @@ std::vector<Tensor> Workbench::execute(Subject& subject, const ShardedTensors& s
   const State& s = *state_;
   const auto collective = subject.collective(s.target.degree);
   const ShardedModel model(s.value.geometry, shards, consumer_named(s.target.consumer), *collective,
-                           arithmetic, s.contract, subject.steps());
+                           arithmetic, s.contract, subject.steps(), s.value.exchange);
   return model.forward(s.tokens);
 }
 
@@ -248,10 +253,6 @@ Outcome Workbench::State::judge_logits(const Tensor& reference, const std::vecto
 
 namespace {
 
-Outcome no_exact_arithmetic() {
-  return Outcome::of(Verdict::skipped, "this build has no exact arithmetic: judge with tree or native");
-}
-
 /// A subject's shards that the library refuses are a failure of the subject, with the library's sentence.
 template <typename Judge>
 Outcome refusals_fail(Judge judge) {
@@ -265,7 +266,6 @@ Outcome refusals_fail(Judge judge) {
 }  // namespace
 
 Outcome Workbench::judge(Oracle oracle, Subject& subject) {
-  if (oracle == Oracle::exact) return no_exact_arithmetic();
   return refusals_fail([&] {
     if (oracle != Oracle::layout) return judge_shards(oracle, subject, moved(subject, state_->weights));
     const TensorMap& full = fingerprints();
@@ -277,10 +277,9 @@ Outcome Workbench::judge(Oracle oracle, Subject& subject) {
 }
 
 Outcome Workbench::judge_shards(Oracle oracle, Subject& subject, const ShardedTensors& shards) {
-  if (oracle == Oracle::exact) return no_exact_arithmetic();
   return refusals_fail([&] {
     if (oracle == Oracle::layout) return state_->judge_bytes(state_->expected_weights(), shards, false);
-    const Arithmetic arithmetic = oracle == Oracle::tree ? Arithmetic::tree : Arithmetic::native;
+    const Arithmetic arithmetic = arithmetic_of(oracle);
     const std::vector<Tensor> logits = execute(subject, shards, arithmetic);
     const Threshold* limit = oracle == Oracle::native ? &threshold() : nullptr;
     return state_->judge_logits(reference(arithmetic), logits, limit);

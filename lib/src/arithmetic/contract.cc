@@ -51,8 +51,15 @@ std::int64_t leaf_width(std::int64_t k, const std::vector<int>& degrees, std::in
   return largest_divisor(common, limit);
 }
 
-Contract contract_for(const Geometry& geometry, std::vector<int> degrees) {
-  if (degrees.empty()) degrees = default_degrees(geometry);
+Contract contract_for(const Geometry& geometry, const ContractChoice& choice) {
+  if (choice.key_block < 1)
+    throw std::invalid_argument(fmt::format("contract: key_block {} is below 1", choice.key_block));
+  if (!is_forward_dtype(choice.storage)) {
+    throw std::invalid_argument(
+        fmt::format("contract: storage {} is not one activations are kept in: allowed f32, bf16, f16",
+                    short_name(choice.storage)));
+  }
+  std::vector<int> degrees = choice.degrees.empty() ? default_degrees(geometry) : choice.degrees;
   std::sort(degrees.begin(), degrees.end());
   degrees.erase(std::unique(degrees.begin(), degrees.end()), degrees.end());
   for (const int degree : degrees) {
@@ -60,9 +67,13 @@ Contract contract_for(const Geometry& geometry, std::vector<int> degrees) {
     require_divides(degree, "ffn", geometry.ffn);
   }
   Contract contract;
-  contract.leaf_d_model = leaf_width(geometry.d_model, {1});  // never cut: every rank holds all of it
-  contract.leaf_attention = leaf_width(geometry.attention_width(), degrees);
-  contract.leaf_ffn = leaf_width(geometry.ffn, degrees);
+  contract.shape = choice.shape;
+  contract.leaf_d_model =
+      leaf_width(geometry.d_model, {1}, choice.leaf);  // never cut: every rank holds all of it
+  contract.leaf_attention = leaf_width(geometry.attention_width(), degrees, choice.leaf);
+  contract.leaf_ffn = leaf_width(geometry.ffn, degrees, choice.leaf);
+  contract.key_block = choice.key_block;
+  contract.storage = choice.storage;
   contract.degrees = std::move(degrees);
   return contract;
 }
@@ -70,8 +81,9 @@ Contract contract_for(const Geometry& geometry, std::vector<int> degrees) {
 std::string Contract::text() const {
   std::string list;
   for (const int degree : degrees) list += fmt::format("{}{}", list.empty() ? "" : ",", degree);
-  return fmt::format("{} degrees={} leaf.d_model={} leaf.attention={} leaf.ffn={} key_block={}",
-                     to_string(shape), list, leaf_d_model, leaf_attention, leaf_ffn, key_block);
+  return fmt::format("{} degrees={} leaf.d_model={} leaf.attention={} leaf.ffn={} key_block={} storage={}",
+                     to_string(shape), list, leaf_d_model, leaf_attention, leaf_ffn, key_block,
+                     short_name(storage));
 }
 
 std::uint64_t Contract::hash() const {

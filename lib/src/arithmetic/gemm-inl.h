@@ -358,6 +358,8 @@ HWY_INLINE std::int64_t RunGroup(const Block& block, const LeafSegment& segment,
   return kPanels;
 }
 
+std::int64_t TargetBit() { return HWY_TARGET; }
+
 // Blocks bound the memory of the stacks and let a segment of the inputs serve several groups of panels before
 // it leaves the second-level cache.
 void Gemm(const GemmCall& call) {

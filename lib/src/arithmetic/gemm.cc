@@ -25,6 +25,7 @@
 namespace shardcheck {
 
 HWY_EXPORT(Gemm);
+HWY_EXPORT(TargetBit);
 
 namespace {
 
@@ -331,6 +332,8 @@ std::vector<std::string> simd_targets() {
   for (const SimdTarget& target : runnable_targets()) names.push_back(target.name);
   return names;
 }
+
+std::string simd_target_in_force() { return hwy::TargetName(HWY_DYNAMIC_DISPATCH(TargetBit)()); }
 
 void force_simd_target(const std::string& name) {
   const std::vector<SimdTarget>& targets = runnable_targets();

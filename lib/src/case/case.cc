@@ -135,6 +135,28 @@ Field layout_field(std::string key, Access field) {
           }};
 }
 
+/// Ascending TP degrees, "1,2,4"; "all" stands for every degree the geometry divides by.
+Field degrees_field() {
+  const std::string allowed = "all, or ascending degrees in 1..1024 like 1,2,4";
+  return {
+      "degrees", allowed,
+      [](const Case& c) { return c.degrees.empty() ? "all" : fmt::format("{}", fmt::join(c.degrees, ",")); },
+      [allowed](Case& c, std::string_view text) {
+        std::vector<int> degrees;
+        for (std::string_view rest = text; text != "all" && !rest.empty();) {
+          const std::size_t comma = rest.find(',');
+          int degree = 0;
+          const bool ascending = parse_number(rest.substr(0, comma), degree) && degree <= 1024 &&
+                                 degree > (degrees.empty() ? 0 : degrees.back());
+          if (!ascending || comma + 1 == rest.size()) refuse("degrees", text, allowed);
+          degrees.push_back(degree);
+          rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
+        }
+        if (degrees.empty() && text != "all") refuse("degrees", text, allowed);
+        c.degrees = std::move(degrees);
+      }};
+}
+
 Field fault_field() {
   const std::string allowed = "NAME or NAME:ARGUMENT in lower-case words";
   return {"fault", allowed, [](const Case& c) { return c.fault; },
@@ -187,6 +209,8 @@ std::vector<Field> geometry_fields() {
       flag_field(
           "qkv_bias", [](auto& c) -> auto& { return c.geometry.qkv_bias; }),
       flag_field(
+          "o_bias", [](auto& c) -> auto& { return c.geometry.o_bias; }),
+      flag_field(
           "qk_norm", [](auto& c) -> auto& { return c.geometry.qk_norm; }),
   };
 }
@@ -197,8 +221,23 @@ std::vector<Field> run_fields() {
           "dtype", {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}},
           [](auto& c) -> auto& { return c.dtype; }),
       choice_field<Arithmetic>(
-          "arithmetic", {{"native", Arithmetic::native}, {"tree", Arithmetic::tree}},
+          "arithmetic",
+          {{"native", Arithmetic::native}, {"tree", Arithmetic::tree}, {"exact", Arithmetic::exact}},
           [](auto& c) -> auto& { return c.arithmetic; }),
+      choice_field<TreeShape>(
+          "tree_shape", {{"halving", TreeShape::halving}, {"linear", TreeShape::linear}},
+          [](auto& c) -> auto& { return c.tree_shape; }),
+      integer_field(
+          "leaf", 1, kMaxWidth, [](auto& c) -> auto& { return c.leaf; }),
+      integer_field(
+          "key_block", 1, kMaxTokens, [](auto& c) -> auto& { return c.key_block; }),
+      degrees_field(),
+      choice_field<CoverExchange>(
+          "exchange",
+          {{"automatic", CoverExchange::automatic},
+           {"one_shot", CoverExchange::one_shot},
+           {"two_shot", CoverExchange::two_shot}},
+          [](auto& c) -> auto& { return c.exchange; }),
       choice_field<WeightStyle>(
           "weights", {{"powered", WeightStyle::powered}, {"recorded", WeightStyle::recorded}},
           [](auto& c) -> auto& { return c.weights; }),
@@ -247,7 +286,7 @@ const Field& field_named(std::string_view key) {
 /// Upper bound of the parameters; cannot overflow within the limits of the single fields.
 std::int64_t parameter_count(const Geometry& g) {
   const std::int64_t attention = g.d_model * (2 * g.attention_width() + 2 * g.kv_width());
-  const std::int64_t vectors = 2 * g.d_model + 2 * g.head_dim + g.attention_width() + 2 * g.kv_width();
+  const std::int64_t vectors = 3 * g.d_model + 2 * g.head_dim + g.attention_width() + 2 * g.kv_width();
   return g.n_layers * (attention + 3 * g.d_model * g.ffn + vectors) + (g.tied ? 1 : 2) * g.vocab * g.d_model +
          g.d_model;
 }
@@ -299,6 +338,7 @@ void require_consistent(const Case& c) {
     refuse("length", std::to_string(c.length),
            fmt::format("at most {} with batch={} ({} tokens)", kMaxTokens / c.batch, c.batch, kMaxTokens));
   require_bounded_work(c);
+  if (!c.degrees.empty()) (void)contract_of(c);
   const std::int64_t parameters = parameter_count(g);
   if (parameters > kMaxParameters)
     throw InvalidCase(
@@ -443,6 +483,18 @@ std::string print_case(const Case& c) {
     if (value != field.get(defaults)) line += fmt::format(" {}={}", field.key, spelled(value));
   }
   return line;
+}
+
+Contract contract_of(const Case& c) {
+  try {
+    return contract_for(c.geometry, {.shape = c.tree_shape,
+                                     .degrees = c.degrees,
+                                     .leaf = c.leaf,
+                                     .key_block = c.key_block,
+                                     .storage = c.dtype});
+  } catch (const std::invalid_argument& refusal) {
+    throw InvalidCase(refusal.what());
+  }
 }
 
 const std::vector<CaseKey>& case_keys() {

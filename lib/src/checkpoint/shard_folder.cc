@@ -38,6 +38,7 @@ void for_each_field(AnyGeometry& g, Visit visit) {
   visit("rope_theta", g.rope_theta);
   visit("tied", g.tied);
   visit("qkv_bias", g.qkv_bias);
+  visit("o_bias", g.o_bias);
   visit("qk_norm", g.qk_norm);
 }
 

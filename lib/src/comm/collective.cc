@@ -1,6 +1,7 @@
 #include "shardcheck/comm/collective.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -26,11 +27,11 @@ std::size_t common_length(const Buffers& buffers, int degree, const char* call) 
 }
 
 /// Left fold in rank order into rank 0's buffer, then a copy to the others.
-template <typename T>
-void fold_and_copy(std::span<const std::span<T>> buffers, std::size_t length) {
+template <typename T, typename Combine = std::plus<T>>
+void fold_and_copy(std::span<const std::span<T>> buffers, std::size_t length, Combine combine = {}) {
   const std::span<T> total = buffers[0];
   for (std::size_t rank = 1; rank < buffers.size(); ++rank) {
-    for (std::size_t i = 0; i < length; ++i) total[i] = total[i] + buffers[rank][i];
+    for (std::size_t i = 0; i < length; ++i) total[i] = combine(total[i], buffers[rank][i]);
   }
   for (std::size_t rank = 1; rank < buffers.size(); ++rank) std::ranges::copy(total, buffers[rank].begin());
 }
@@ -52,23 +53,55 @@ class InProcessCollective final : public Collective {
     fold_and_copy(buffers, common_length(buffers, degree(), "all_reduce_sum_u32"));
   }
 
+  void all_reduce_max_i32(std::span<const std::span<std::int32_t>> buffers) override {
+    const auto larger = [](std::int32_t a, std::int32_t b) { return std::max(a, b); };
+    fold_and_copy(buffers, common_length(buffers, degree(), "all_reduce_max_i32"), larger);
+  }
+
+  void all_reduce_sum_i64(std::span<const std::span<std::int64_t>> buffers) override {
+    fold_and_copy(buffers, common_length(buffers, degree(), "all_reduce_sum_i64"));
+  }
+
   std::vector<std::byte> all_gather_bytes(std::span<const std::span<const std::byte>> sends,
                                           std::vector<std::size_t>& sizes) override {
-    if (sends.size() != ranks_.size()) {
-      throw std::invalid_argument("all_gather_bytes: got " + std::to_string(sends.size()) +
-                                  " buffers, expected one for each of " + std::to_string(degree()) +
-                                  " local ranks");
-    }
+    require_one_per_rank(sends.size(), "all_gather_bytes");
     sizes.clear();
     std::vector<std::byte> all;
     for (const auto& send : sends) {
       sizes.push_back(send.size());
       all.insert(all.end(), send.begin(), send.end());
+      traffic_.bytes += static_cast<std::int64_t>(send.size()) * (degree() - 1);
     }
+    ++traffic_.calls;
     return all;
   }
 
+  std::vector<std::vector<std::byte>> all_to_all_bytes(
+      std::span<const std::vector<std::span<const std::byte>>> sends) override {
+    require_one_per_rank(sends.size(), "all_to_all_bytes");
+    std::vector<std::vector<std::byte>> received(ranks_.size());
+    for (std::size_t sender = 0; sender < sends.size(); ++sender) {
+      require_one_per_rank(sends[sender].size(), "all_to_all_bytes");
+      for (std::size_t receiver = 0; receiver < received.size(); ++receiver) {
+        const auto& bytes = sends[sender][receiver];
+        received[receiver].insert(received[receiver].end(), bytes.begin(), bytes.end());
+        if (sender != receiver) traffic_.bytes += static_cast<std::int64_t>(bytes.size());
+      }
+    }
+    ++traffic_.calls;
+    return received;
+  }
+
+  Traffic traffic() const override { return traffic_; }
+
  private:
+  void require_one_per_rank(std::size_t buffers, const char* call) const {
+    if (buffers == ranks_.size()) return;
+    throw std::invalid_argument(std::string(call) + ": got " + std::to_string(buffers) +
+                                " buffers, expected one for each of " + std::to_string(degree()) + " ranks");
+  }
+
+  Traffic traffic_;
   std::vector<int> ranks_;
 };
 

@@ -31,7 +31,7 @@ const std::map<std::string, bool, std::less<>>& known_roles() {
   static const auto roles = [] {
     Geometry everything;
     everything.n_layers = 1;
-    everything.qkv_bias = everything.qk_norm = true;
+    everything.qkv_bias = everything.o_bias = everything.qk_norm = true;
     std::map<std::string, bool, std::less<>> all;
     for (const LogicalTensor& tensor : logical_tensors(everything)) all[tensor.role] = tensor.layer >= 0;
     return all;

@@ -2,34 +2,30 @@
 
 #include <fmt/format.h>
 
+#include "shardcheck/arithmetic/exact_attention.h"
 #include "shardcheck/arithmetic/kernels.h"
 
 namespace shardcheck {
-
-Reduction whole_reduction(Arithmetic arithmetic, const Contract& contract, std::int64_t k,
-                          std::int64_t leaf) {
-  return arithmetic == Arithmetic::native ? Reduction::chain() : Reduction::whole(contract.shape, k, leaf);
-}
 
 std::vector<float> widened(const Tensor& tensor) {
   const Tensor f32 = tensor.to(DType::f32);
   return {f32.f32().begin(), f32.f32().end()};
 }
 
-Matrix linear(const Matrix& x, const PackedWeights& weights, const Reduction& reduction,
-              std::span<const float> bias) {
-  Matrix y(x.rows, weights.n());
-  gemm(x.values.data(), x.width, x.rows, weights, reduction, y.values.data(), y.width);
-  if (!bias.empty()) add_bias(y.values.data(), y.rows, y.width, y.width, bias.data());
-  return y;
-}
-
-void normalize_heads(Matrix& x, std::int64_t head_dim, float eps, std::span<const float> weight) {
+void normalize_heads(const Numerics& numerics, Matrix& x, std::int64_t head_dim, float eps,
+                     std::span<const float> weight) {
   const std::int64_t heads = x.rows * (x.width / head_dim);
   std::vector<float> sums(static_cast<std::size_t>(heads));
-  sum_of_squares(x.values.data(), heads, head_dim, TreeShape::halving, 0, sums.data());
+  // A head is never cut: one chain is a leaf under every contract.
+  sums_of_squares(numerics.arithmetic, TreeShape::halving, 0, x.values.data(), heads, head_dim, sums.data());
   rms_scale(x.values.data(), heads, head_dim, sums.data(), static_cast<float>(head_dim), eps, weight.data(),
             x.values.data());
+  numerics.store(x);
+}
+
+void add_residual(const Numerics& numerics, Matrix& x, const Matrix& y) {
+  add_in_place(x.values, y.values);
+  numerics.store(x);
 }
 
 RotaryTables::RotaryTables(const Geometry& geometry, const Tokens& tokens) {
@@ -43,15 +39,15 @@ RotaryTables::RotaryTables(const Geometry& geometry, const Tokens& tokens) {
   }
 }
 
-void RotaryTables::apply(Matrix& x, std::int64_t head_dim, bool half_split) const {
+void RotaryTables::apply(const Numerics& numerics, Matrix& x, std::int64_t head_dim, bool half_split) const {
   if (positions_.empty()) return;
   apply_rope(x.values.data(), x.rows, x.width, x.width / head_dim, head_dim, positions_.data(), cos_.data(),
              sin_.data(), half_split);
+  numerics.store(x);
 }
 
-Matrix attend(const Geometry& geometry, Arithmetic arithmetic, const Contract& contract, const Tokens& tokens,
-              const Matrix& q, const Matrix& k, const Matrix& v, std::span<const std::int64_t> kv_of_head,
-              bool causal) {
+Matrix attend(const Geometry& geometry, const Numerics& numerics, const Tokens& tokens, const Matrix& q,
+              const Matrix& k, const Matrix& v, std::span<const std::int64_t> kv_of_head, bool causal) {
   Matrix out(q.rows, q.width);
   AttentionShape shape;
   shape.rows = tokens.length;
@@ -62,26 +58,23 @@ Matrix attend(const Geometry& geometry, Arithmetic arithmetic, const Contract& c
   shape.k_stride = k.width;
   shape.v_stride = v.width;
   shape.out_stride = out.width;
-  shape.key_block = arithmetic == Arithmetic::native ? 0 : contract.key_block;
-  shape.shape = contract.shape;
+  shape.key_block = numerics.arithmetic == Arithmetic::tree ? numerics.contract.key_block : 0;
+  shape.shape = numerics.contract.shape;
   shape.causal = causal;
   for (std::int64_t sequence = 0; sequence < tokens.batch; ++sequence) {
     const std::int64_t first = sequence * tokens.length;
-    attention(shape, q.row(first), k.row(first), v.row(first), kv_of_head, out.row(first));
+    const auto attend_one = numerics.arithmetic == Arithmetic::exact ? exact_attention : attention;
+    attend_one(shape, q.row(first), k.row(first), v.row(first), kv_of_head, out.row(first));
   }
+  numerics.store(out);
   return out;
 }
 
-Matrix gated(const Matrix& gate, const Matrix& up) {
+Matrix gated(const Numerics& numerics, const Matrix& gate, const Matrix& up) {
   Matrix out(gate.rows, gate.width);
   silu_multiply(gate.values, up.values, out.values);
+  numerics.store(out);
   return out;
-}
-
-void require_arithmetic(Arithmetic arithmetic) {
-  if (arithmetic == Arithmetic::exact) {
-    throw InvalidInput("arithmetic=exact is not available for a forward pass: allowed native, tree");
-  }
 }
 
 void require_tokens_of(const Geometry& geometry, const Tokens& tokens) {

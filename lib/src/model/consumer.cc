@@ -14,7 +14,7 @@ namespace {
 struct Names {
   std::string_view embed, final_norm, lm_head;
   std::string_view q, k, v, q_bias, k_bias, v_bias;  // equal names: fused, stacked in this order
-  std::string_view o_proj, gate, up, down, attn_norm, ffn_norm, q_norm, k_norm;
+  std::string_view o_proj, o_bias, gate, up, down, attn_norm, ffn_norm, q_norm, k_norm;
 };
 
 constexpr Names kSeedNames = {
@@ -28,6 +28,7 @@ constexpr Names kSeedNames = {
     .k_bias = "layers.{}.qkv_bias",
     .v_bias = "layers.{}.qkv_bias",
     .o_proj = "layers.{}.o_proj",
+    .o_bias = "layers.{}.o_bias",
     .gate = "layers.{}.gate_up",
     .up = "layers.{}.gate_up",
     .down = "layers.{}.down",
@@ -48,6 +49,7 @@ constexpr Names kHuggingFaceNames = {
     .k_bias = "model.layers.{}.self_attn.k_proj.bias",
     .v_bias = "model.layers.{}.self_attn.v_proj.bias",
     .o_proj = "model.layers.{}.self_attn.o_proj.weight",
+    .o_bias = "model.layers.{}.self_attn.o_proj.bias",
     .gate = "model.layers.{}.mlp.gate_proj.weight",
     .up = "model.layers.{}.mlp.up_proj.weight",
     .down = "model.layers.{}.mlp.down_proj.weight",
@@ -67,7 +69,7 @@ constexpr Names vllm_names() {
 constexpr Names kVllmNames = vllm_names();
 
 std::string_view pattern_of(const Names& names, std::string_view role) {
-  const std::array<std::pair<std::string_view, std::string_view>, 17> table = {{
+  const std::array<std::pair<std::string_view, std::string_view>, 18> table = {{
       {"embed", names.embed},
       {"final_norm", names.final_norm},
       {"lm_head", names.lm_head},
@@ -78,6 +80,7 @@ std::string_view pattern_of(const Names& names, std::string_view role) {
       {"k_bias", names.k_bias},
       {"v_bias", names.v_bias},
       {"o_proj", names.o_proj},
+      {"o_bias", names.o_bias},
       {"gate", names.gate},
       {"up", names.up},
       {"down", names.down},
@@ -110,8 +113,9 @@ enum class VocabularyRule : std::uint8_t {
 
 class LlamaConsumer final : public Consumer {
  public:
-  LlamaConsumer(std::string_view name, const Names& names, VocabularyRule vocabulary)
-      : name_(name), names_(names), vocabulary_(vocabulary) {}
+  LlamaConsumer(std::string_view name, const Names& names, VocabularyRule vocabulary,
+                RowBias row_bias = RowBias::after_sum)
+      : name_(name), names_(names), vocabulary_(vocabulary), row_bias_(row_bias) {}
 
   std::string_view name() const override { return name_; }
 
@@ -123,6 +127,8 @@ class LlamaConsumer final : public Consumer {
         vocabulary_ == VocabularyRule::even || (vocabulary_ == VocabularyRule::whole_embedding && !g.tied);
     if (cuts_evenly) require_divisible("vocab", g.vocab, degree);
   }
+
+  RowBias row_bias() const override { return row_bias_; }
 
   bool embedding_is_whole(const Geometry& /*g*/) const override {
     return vocabulary_ == VocabularyRule::whole_embedding;
@@ -180,18 +186,20 @@ class LlamaConsumer final : public Consumer {
       return local.kv_heads * g.head_dim;
     if (role == "gate" || role == "up") return local.ffn;
     if (role == "q_norm" || role == "k_norm") return g.head_dim;
-    return g.d_model;  // o_proj, down and the norms: every output row, or every channel
+    return g.d_model;  // o_proj, its bias, down and the norms: every output row, or every channel
   }
 
   std::string_view name_;
   const Names& names_;
   VocabularyRule vocabulary_;
+  RowBias row_bias_;
 };
 
-const std::array<LlamaConsumer, 3>& all_consumers() {
-  static const std::array<LlamaConsumer, 3> consumers = {
+const std::array<LlamaConsumer, 4>& all_consumers() {
+  static const std::array<LlamaConsumer, 4> consumers = {
       LlamaConsumer("hf", kHuggingFaceNames, VocabularyRule::whole_embedding),
       LlamaConsumer("seed", kSeedNames, VocabularyRule::chunk),
+      LlamaConsumer("seed-summed-bias", kSeedNames, VocabularyRule::chunk, RowBias::summed),
       LlamaConsumer("vllm", kVllmNames, VocabularyRule::even),
   };
   return consumers;

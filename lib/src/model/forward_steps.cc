@@ -1,6 +1,6 @@
 #include "shardcheck/model/forward_steps.h"
 
-#include "shardcheck/arithmetic/kernels.h"
+#include "model/numerics.h"
 
 namespace shardcheck {
 
@@ -9,8 +9,7 @@ void ForwardSteps::before_norm(const StepSite& /*site*/, float* /*x*/, std::int6
 
 float ForwardSteps::norm_statistics(const StepSite& site, const float* x, std::int64_t rows,
                                     std::int64_t width, float* sums) const {
-  const std::int64_t leaf = site.arithmetic == Arithmetic::tree ? site.contract.leaf_d_model : 0;
-  sum_of_squares(x, rows, width, site.contract.shape, leaf, sums);
+  sums_of_squares(site.arithmetic, site.contract.shape, site.contract.leaf_d_model, x, rows, width, sums);
   return static_cast<float>(width);
 }
 
@@ -25,6 +24,13 @@ bool ForwardSteps::causal(const StepSite& /*site*/) const { return true; }
 
 void ForwardSteps::after_partial(const StepSite& /*site*/, std::string_view /*role*/,
                                  std::span<float> /*partial*/) const {}
+
+std::int64_t ForwardSteps::leaf(const StepSite& /*site*/, std::string_view /*role*/, std::int64_t /*k*/,
+                                std::int64_t leaf) const {
+  return leaf;
+}
+
+bool ForwardSteps::ships_leaves(const StepSite& /*site*/) const { return false; }
 
 int ForwardSteps::reductions(const StepSite& /*site*/, std::string_view /*role*/) const { return 1; }
 

@@ -57,6 +57,7 @@ class LogicalList {
       add("v_bias", layer, {g_.kv_width()});
     }
     add("o_proj", layer, {d, g_.attention_width()});
+    if (g_.o_bias) add("o_bias", layer, {d});
     add("gate", layer, {g_.ffn, d});
     add("up", layer, {g_.ffn, d});
     add("down", layer, {d, g_.ffn});
@@ -118,9 +119,9 @@ Geometry toy_kv4() {
 std::string to_string(const Geometry& g) {
   return fmt::format(
       "d_model={} layers={} heads={} kv_heads={} head_dim={} ffn={} vocab={} norm_eps={} rope={} "
-      "rope_theta={} tied={} qkv_bias={} qk_norm={}",
+      "rope_theta={} tied={} qkv_bias={} o_bias={} qk_norm={}",
       g.d_model, g.n_layers, g.n_heads, g.n_kv_heads, g.head_dim, g.ffn, g.vocab, g.norm_eps,
-      to_string(g.rope), g.rope_theta, g.tied, g.qkv_bias, g.qk_norm);
+      to_string(g.rope), g.rope_theta, g.tied, g.qkv_bias, g.o_bias, g.qk_norm);
 }
 
 std::vector<LogicalTensor> logical_tensors(const Geometry& geometry) {

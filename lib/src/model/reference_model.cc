@@ -14,25 +14,26 @@ namespace {
 
 /// A row-parallel weight is kept unpacked too: a SummationOrder repacks it at random cuts.
 struct RowParallelWeight {
-  explicit RowParallelWeight(const Tensor& tensor) : full(tensor), packed(tensor) {}
+  RowParallelWeight(const Tensor& tensor, Arithmetic arithmetic) : full(tensor), packed(tensor, arithmetic) {}
   Tensor full;
-  PackedWeights packed;
+  LinearWeights packed;
 };
 
 struct ReferenceLayer {
-  ReferenceLayer(const TensorMap& weights, std::int64_t layer)
-      : q(named(weights, layer, "q")),
-        k(named(weights, layer, "k")),
-        v(named(weights, layer, "v")),
-        gate(named(weights, layer, "gate")),
-        up(named(weights, layer, "up")),
-        o_proj(named(weights, layer, "o_proj")),
-        down(named(weights, layer, "down")),
+  ReferenceLayer(const TensorMap& weights, std::int64_t layer, Arithmetic arithmetic)
+      : q(named(weights, layer, "q"), arithmetic),
+        k(named(weights, layer, "k"), arithmetic),
+        v(named(weights, layer, "v"), arithmetic),
+        gate(named(weights, layer, "gate"), arithmetic),
+        up(named(weights, layer, "up"), arithmetic),
+        o_proj(named(weights, layer, "o_proj"), arithmetic),
+        down(named(weights, layer, "down"), arithmetic),
         attn_norm(vector(weights, layer, "attn_norm")),
         ffn_norm(vector(weights, layer, "ffn_norm")),
         q_bias(vector(weights, layer, "q_bias")),
         k_bias(vector(weights, layer, "k_bias")),
         v_bias(vector(weights, layer, "v_bias")),
+        o_bias(vector(weights, layer, "o_bias")),
         q_norm(vector(weights, layer, "q_norm")),
         k_norm(vector(weights, layer, "k_norm")) {}
 
@@ -45,9 +46,9 @@ struct ReferenceLayer {
     return found == weights.end() ? std::vector<float>{} : widened(found->second);
   }
 
-  PackedWeights q, k, v, gate, up;
+  LinearWeights q, k, v, gate, up;
   RowParallelWeight o_proj, down;
-  std::vector<float> attn_norm, ffn_norm, q_bias, k_bias, v_bias, q_norm, k_norm;
+  std::vector<float> attn_norm, ffn_norm, q_bias, k_bias, v_bias, o_bias, q_norm, k_norm;
 };
 
 /// y[m][n] for a random legal order: K cut into `parts` chains at random places, folded in random order.
@@ -90,22 +91,17 @@ void subtract_row_means(Matrix& x) {
 struct ReferenceModel::State {
   State(Geometry g, const TensorMap& weights, Arithmetic a, Contract c, Mistake m)
       : geometry(g),
-        arithmetic(a),
-        contract(std::move(c)),
+        numerics{a, std::move(c)},
         mistake(m),
         embed(weights.at("embed").to(DType::f32)),
         final_norm(widened(weights.at("final_norm"))),
-        lm_head(weights.at(g.tied ? "embed" : "lm_head")) {
-    for (std::int64_t layer = 0; layer < g.n_layers; ++layer) layers.emplace_back(weights, layer);
+        lm_head(weights.at(g.tied ? "embed" : "lm_head"), a) {
+    for (std::int64_t layer = 0; layer < g.n_layers; ++layer) layers.emplace_back(weights, layer, a);
     for (std::int64_t head = 0; head < g.n_heads; ++head)
       kv_of_head.push_back(head / (g.n_heads / g.n_kv_heads));
   }
 
-  std::int64_t tree_leaf(std::int64_t width) const { return arithmetic == Arithmetic::native ? 0 : width; }
-
-  Reduction over_hidden() const {
-    return whole_reduction(arithmetic, contract, geometry.d_model, contract.leaf_d_model);
-  }
+  std::int64_t hidden_leaf() const { return numerics.contract.leaf_d_model; }
 
   Matrix embed_tokens(const Tokens& tokens) const {
     Matrix x(tokens.count(), geometry.d_model);
@@ -121,55 +117,60 @@ struct ReferenceModel::State {
   Matrix normalized(Matrix x, const std::vector<float>& weight) const {
     if (mistake.layer_norm) subtract_row_means(x);
     std::vector<float> sums(static_cast<std::size_t>(x.rows));
-    sum_of_squares(x.values.data(), x.rows, x.width, contract.shape, tree_leaf(contract.leaf_d_model),
-                   sums.data());
+    sums_of_squares(numerics.arithmetic, numerics.contract.shape, hidden_leaf(), x.values.data(), x.rows,
+                    x.width, sums.data());
     rms_scale(x.values.data(), x.rows, x.width, sums.data(), static_cast<float>(x.width),
               static_cast<float>(geometry.norm_eps), weight.data(), x.values.data());
+    numerics.store(x);
     return x;
   }
 
   Matrix row_parallel(const Matrix& x, const RowParallelWeight& weight, std::int64_t leaf,
-                      const SummationOrder& order, const std::string& name) const {
-    if (order.seed != 0) return reordered_linear(x, weight.full, Stream(order.seed, name), order.parts);
-    return linear(x, weight.packed, whole_reduction(arithmetic, contract, x.width, leaf));
+                      const std::vector<float>& bias, const SummationOrder& order,
+                      const std::string& name) const {
+    if (order.seed == 0) return numerics.linear(x, weight.packed, leaf, bias);
+    Matrix y = reordered_linear(x, weight.full, Stream(order.seed, name), order.parts);
+    if (!bias.empty()) add_bias(y.values.data(), y.rows, y.width, y.width, bias.data());
+    numerics.store(y);
+    return y;
   }
 
   Matrix attention_output(const ReferenceLayer& layer, const Matrix& x, const Tokens& tokens,
                           const RotaryTables& rotary) const {
     const Matrix normed = normalized(x, layer.attn_norm);
-    Matrix q = linear(normed, layer.q, over_hidden(), layer.q_bias);
-    Matrix k = linear(normed, layer.k, over_hidden(), layer.k_bias);
-    const Matrix v = linear(normed, layer.v, over_hidden(), layer.v_bias);
+    Matrix q = numerics.linear(normed, layer.q, hidden_leaf(), layer.q_bias);
+    Matrix k = numerics.linear(normed, layer.k, hidden_leaf(), layer.k_bias);
+    const Matrix v = numerics.linear(normed, layer.v, hidden_leaf(), layer.v_bias);
     if (geometry.qk_norm) {
-      normalize_heads(q, geometry.head_dim, static_cast<float>(geometry.norm_eps), layer.q_norm);
-      normalize_heads(k, geometry.head_dim, static_cast<float>(geometry.norm_eps), layer.k_norm);
+      const auto eps = static_cast<float>(geometry.norm_eps);
+      normalize_heads(numerics, q, geometry.head_dim, eps, layer.q_norm);
+      normalize_heads(numerics, k, geometry.head_dim, eps, layer.k_norm);
     }
-    rotary.apply(q, geometry.head_dim, true);
-    rotary.apply(k, geometry.head_dim, true);
-    return attend(geometry, arithmetic, contract, tokens, q, k, v, kv_of_head, !mistake.non_causal);
+    rotary.apply(numerics, q, geometry.head_dim, true);
+    rotary.apply(numerics, k, geometry.head_dim, true);
+    return attend(geometry, numerics, tokens, q, k, v, kv_of_head, !mistake.non_causal);
   }
 
   Matrix mlp_hidden(const ReferenceLayer& layer, const Matrix& x) const {
     const Matrix normed = normalized(x, layer.ffn_norm);
-    return gated(linear(normed, layer.gate, over_hidden()), linear(normed, layer.up, over_hidden()));
+    return gated(numerics, numerics.linear(normed, layer.gate, hidden_leaf()),
+                 numerics.linear(normed, layer.up, hidden_leaf()));
   }
 
   Geometry geometry;
-  Arithmetic arithmetic;
-  Contract contract;
+  Numerics numerics;
   Mistake mistake;
   Tensor embed;
   std::vector<float> final_norm;
-  PackedWeights lm_head;
+  LinearWeights lm_head;
   std::vector<ReferenceLayer> layers;
   std::vector<std::int64_t> kv_of_head;
 };
 
 namespace {
 
-const TensorMap& checked(const Geometry& geometry, const TensorMap& logical, Arithmetic arithmetic) {
+const TensorMap& checked(const Geometry& geometry, const TensorMap& logical) {
   validate(geometry);
-  require_arithmetic(arithmetic);
   require_weights_of(geometry, logical);
   return logical;
 }
@@ -182,8 +183,8 @@ ReferenceModel::ReferenceModel(Geometry geometry, const TensorMap& logical, Arit
 
 ReferenceModel::ReferenceModel(Geometry geometry, const TensorMap& logical, Arithmetic arithmetic,
                                Contract contract, Mistake mistake)
-    : state_(std::make_unique<State>(geometry, checked(geometry, logical, arithmetic), arithmetic,
-                                     std::move(contract), mistake)) {}
+    : state_(std::make_unique<State>(geometry, checked(geometry, logical), arithmetic, std::move(contract),
+                                     mistake)) {}
 
 ReferenceModel::~ReferenceModel() = default;
 ReferenceModel::ReferenceModel(ReferenceModel&&) noexcept = default;
@@ -199,18 +200,17 @@ Tensor ReferenceModel::forward(const Tokens& tokens, SummationOrder order) const
   for (std::size_t i = 0; i < s.layers.size(); ++i) {
     const ReferenceLayer& layer = s.layers[i];
     const Matrix attended = s.attention_output(layer, x, tokens, rotary);
-    add_in_place(x.values, s.row_parallel(attended, layer.o_proj, s.contract.leaf_attention, order,
-                                          fmt::format("layers.{}.o_proj", i))
-                               .values);
+    add_residual(s.numerics, x,
+                 s.row_parallel(attended, layer.o_proj, s.numerics.contract.leaf_attention, layer.o_bias,
+                                order, fmt::format("layers.{}.o_proj", i)));
     const Matrix hidden = s.mlp_hidden(layer, x);
-    add_in_place(x.values, s.row_parallel(hidden, layer.down, s.contract.leaf_ffn, order,
-                                          fmt::format("layers.{}.down", i))
-                               .values);
+    add_residual(s.numerics, x,
+                 s.row_parallel(hidden, layer.down, s.numerics.contract.leaf_ffn, {}, order,
+                                fmt::format("layers.{}.down", i)));
   }
   const Matrix normed = s.normalized(std::move(x), s.final_norm);
   Tensor logits = Tensor::uninitialized(DType::f32, {normed.rows, s.geometry.vocab});
-  gemm(normed.values.data(), normed.width, normed.rows, s.lm_head, s.over_hidden(),
-       logits.mutable_f32().data(), s.geometry.vocab);
+  s.numerics.product(normed, s.lm_head, s.hidden_leaf(), {}, logits.mutable_f32().data());
   return logits;
 }
 

@@ -27,17 +27,24 @@ std::map<std::string, Shape> local_shapes(const Geometry& geometry, const Consum
   return shapes;
 }
 
+}  // namespace
+
 bool has_role(const Geometry& geometry, std::string_view role) {
+  if (role == "o_bias") return geometry.o_bias;
   if (role.ends_with("_bias")) return geometry.qkv_bias;
   if (role == "q_norm" || role == "k_norm") return geometry.qk_norm;
   return true;
 }
 
-}  // namespace
-
 ShardReader::ShardReader(const Geometry& geometry, const Consumer& consumer, int degree, int rank,
-                         std::size_t slot, const ShardedTensors& shards)
-    : geometry_(geometry), consumer_(consumer), degree_(degree), rank_(rank), slot_(slot), shards_(shards) {
+                         std::size_t slot, const ShardedTensors& shards, Arithmetic arithmetic)
+    : geometry_(geometry),
+      consumer_(consumer),
+      degree_(degree),
+      rank_(rank),
+      slot_(slot),
+      shards_(shards),
+      arithmetic_(arithmetic) {
   for (const auto& [name, shape] : local_shapes(geometry, consumer, degree, rank)) {
     const Tensor& local = tensor(name);
     if (local.shape() != shape) {
@@ -74,8 +81,9 @@ std::vector<float> ShardReader::values(std::string_view role, std::int64_t layer
   return has_role(geometry_, role) ? widened(rows(role, layer)) : std::vector<float>{};
 }
 
-PackedWeights ShardReader::packed(std::string_view role, std::int64_t layer) const {
-  return PackedWeights(rows(role, layer));
+LinearWeights ShardReader::linear(std::string_view role, std::int64_t layer,
+                                  std::span<const std::int32_t> tops) const {
+  return {rows(role, layer), arithmetic_, tops};
 }
 
 }  // namespace shardcheck

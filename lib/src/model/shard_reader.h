@@ -6,25 +6,24 @@
 #include <string_view>
 #include <vector>
 
-#include "shardcheck/arithmetic/gemm.h"
+#include "model/rank_source.h"
 #include "shardcheck/model/consumer.h"
 #include "shardcheck/reshard/reshard.h"
 
 namespace shardcheck {
 
-class ShardReader {
+class ShardReader final : public RankSource {
  public:
   /// `slot` is the rank's place in the lists of `shards` (its index among the local ranks). Throws
   /// InvalidShards when a tensor the consumer reads is missing, has no entry for the slot, or has another
   /// local shape.
   ShardReader(const Geometry& geometry, const Consumer& consumer, int degree, int rank, std::size_t slot,
-              const ShardedTensors& shards);
+              const ShardedTensors& shards, Arithmetic arithmetic);
 
-  /// Rows of a role; layer -1 outside layers.
-  Tensor rows(std::string_view role, std::int64_t layer) const;
-  /// The same as f32 values; empty when the geometry has no such role.
-  std::vector<float> values(std::string_view role, std::int64_t layer) const;
-  PackedWeights packed(std::string_view role, std::int64_t layer) const;
+  Tensor rows(std::string_view role, std::int64_t layer) const override;
+  std::vector<float> values(std::string_view role, std::int64_t layer) const override;
+  LinearWeights linear(std::string_view role, std::int64_t layer,
+                       std::span<const std::int32_t> tops) const override;
 
  private:
   const Tensor& tensor(const std::string& name) const;
@@ -35,6 +34,7 @@ class ShardReader {
   int rank_;
   std::size_t slot_;
   const ShardedTensors& shards_;
+  Arithmetic arithmetic_;
 };
 
 }  // namespace shardcheck

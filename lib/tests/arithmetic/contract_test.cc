@@ -73,18 +73,29 @@ TEST(ContractFor, CutsNoLeafAtAnyDegree) {
 }
 
 TEST(ContractFor, TakesGivenDegreesInAnyOrder) {
-  const Contract contract = contract_for(toy(), {4, 1, 4, 2});
+  const Contract contract = contract_for(toy(), {.degrees = {4, 1, 4, 2}});
   EXPECT_EQ(contract.degrees, (std::vector<int>{1, 2, 4}));
   EXPECT_EQ(contract.text(),
-            "halving degrees=1,2,4 leaf.d_model=128 leaf.attention=64 leaf.ffn=88 key_block=64");
+            "halving degrees=1,2,4 leaf.d_model=128 leaf.attention=64 leaf.ffn=88 key_block=64 storage=f32");
 }
 
 TEST(ContractFor, RefusesDegreesThatCutAHeadOrAChannel) {
-  expect_names(refusal([] { contract_for(toy(), {1, 3}); }), {"degree 3", "n_heads=8"});
-  expect_names(refusal([] { contract_for(toy(), {0}); }), {"degree 0"});
+  expect_names(refusal([] { contract_for(toy(), {.degrees = {1, 3}}); }), {"degree 3", "n_heads=8"});
+  expect_names(refusal([] { contract_for(toy(), {.degrees = {0}}); }), {"degree 0"});
   Geometry odd = toy();
   odd.ffn = 705;
-  expect_names(refusal([&] { contract_for(odd, {2}); }), {"degree 2", "ffn=705"});
+  expect_names(refusal([&] { contract_for(odd, {.degrees = {2}}); }), {"degree 2", "ffn=705"});
+}
+
+TEST(ContractFor, FollowsEveryChoice) {
+  const Contract contract = contract_for(
+      toy(),
+      {.shape = TreeShape::linear, .degrees = {1, 2}, .leaf = 40, .key_block = 16, .storage = DType::bf16});
+  EXPECT_EQ(contract.text(),
+            "linear degrees=1,2 leaf.d_model=32 leaf.attention=32 leaf.ffn=32 key_block=16 storage=bf16");
+  expect_names(refusal([] { contract_for(toy(), {.leaf = 0}); }), {"limit 0"});
+  expect_names(refusal([] { contract_for(toy(), {.key_block = 0}); }), {"key_block 0"});
+  expect_names(refusal([] { contract_for(toy(), {.storage = DType::i32}); }), {"i32", "f32, bf16, f16"});
 }
 
 TEST(ContractHash, FollowsEveryField) {
@@ -106,6 +117,8 @@ TEST(ContractHash, FollowsEveryField) {
   changed.leaf_ffn = 44;
   expect_changed();
   changed.key_block = 32;
+  expect_changed();
+  changed.storage = DType::bf16;
   expect_changed();
 }
 

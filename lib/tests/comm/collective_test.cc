@@ -52,6 +52,30 @@ TEST(InProcessCollective, GatherKeepsRankOrderAndUnevenSizes) {
   EXPECT_EQ(sizes, (std::vector<std::size_t>{1, 0, 2}));
 }
 
+TEST(InProcessCollective, MaximumAndInt64SumReachEveryRank) {
+  std::vector<std::int32_t> a = {-5, 7}, b = {3, -9};
+  make_in_process_collective(2)->all_reduce_max_i32(std::array<std::span<std::int32_t>, 2>{a, b});
+  EXPECT_EQ(a, (std::vector<std::int32_t>{3, 7}));
+  EXPECT_EQ(b, a);
+  std::vector<std::int64_t> c = {std::int64_t{1} << 60, -1}, d = {std::int64_t{1} << 60, 5};
+  make_in_process_collective(2)->all_reduce_sum_i64(std::array<std::span<std::int64_t>, 2>{c, d});
+  EXPECT_EQ(c, (std::vector<std::int64_t>{std::int64_t{1} << 61, 4}));
+  EXPECT_EQ(d, c);
+}
+
+TEST(InProcessCollective, AllToAllDeliversInSenderOrderAndCountsWhatLeavesARank) {
+  const std::vector<std::byte> bytes = {std::byte{1}, std::byte{2}, std::byte{3}};
+  const std::span<const std::byte> all = bytes;
+  const auto collective = make_in_process_collective(2);
+  const std::array<std::vector<std::span<const std::byte>>, 2> sends = {
+      std::vector{all.first(1), all.subspan(1)}, std::vector{all.last(1), all.first(0)}};
+  const auto received = collective->all_to_all_bytes(sends);
+  EXPECT_EQ(received[0], (std::vector{std::byte{1}, std::byte{3}}));
+  EXPECT_EQ(received[1], (std::vector{std::byte{2}, std::byte{3}}));
+  EXPECT_EQ(collective->traffic().bytes, 2 + 1);
+  EXPECT_EQ(collective->traffic().calls, 1);
+}
+
 TEST(InProcessCollective, RefusesAWrongNumberOrLengthOfBuffers) {
   const auto collective = make_in_process_collective(2);
   std::vector<float> one = {1.0F}, two = {1.0F, 2.0F};

@@ -22,11 +22,11 @@ Geometry wide_choice() {
 }
 
 struct Problem {
-  Problem(const Geometry& g, std::uint64_t seed)
+  Problem(const Geometry& g, std::uint64_t seed, DType dtype = DType::f32)
       : geometry(g),
-        weights(make_weights(g, WeightStyle::powered, seed, DType::f32)),
+        weights(make_weights(g, WeightStyle::powered, seed, dtype)),
         tokens(make_tokens(g, 2, 17, seed + 1)),
-        contract(contract_for(g)) {}
+        contract(contract_for(g, {.storage = dtype})) {}
 
   Tensor reference(Arithmetic arithmetic) const {
     return ReferenceModel(geometry, weights, arithmetic, contract).forward(tokens);
@@ -35,7 +35,7 @@ struct Problem {
     const Layout layout = LayoutTable::built_in(table).instantiate(geometry, degree);
     const auto collective = make_in_process_collective(degree);
     return ShardedModel(geometry, split(weights, layout), consumer_named(layout.consumer), *collective,
-                        arithmetic, contract)
+                        arithmetic, contract, right_steps(), exchange)
         .forward(tokens);
   }
 
@@ -43,7 +43,15 @@ struct Problem {
   TensorMap weights;
   Tokens tokens;
   Contract contract;
+  CoverExchange exchange = CoverExchange::automatic;
 };
+
+double max_abs_difference(const Tensor& a, const Tensor& b) {
+  double largest = 0.0;
+  for (std::size_t i = 0; i < a.f32().size(); ++i)
+    largest = std::max(largest, std::fabs(static_cast<double>(a.f32()[i]) - b.f32()[i]));
+  return largest;
+}
 
 TEST(ShardedModel, TreeIsBitIdenticalAtEveryDegree) {
   const Problem problem(wide_choice(), 3);
@@ -51,6 +59,117 @@ TEST(ShardedModel, TreeIsBitIdenticalAtEveryDegree) {
   for (const int degree : {1, 2, 3, 4, 5, 6, 10, 12}) {
     for (const Tensor& logits : problem.sharded("seed", degree, Arithmetic::tree)) {
       EXPECT_TRUE(logits.same_bytes(reference)) << "degree " << degree;
+    }
+  }
+}
+
+TEST(ShardedModel, SixteenBitModelsRoundAtTheSamePlacesAtEveryDegree) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    Problem problem(wide_choice(), 5, dtype);
+    for (const Arithmetic arithmetic : {Arithmetic::tree, Arithmetic::exact}) {
+      const Tensor reference = problem.reference(arithmetic);
+      for (const int degree : {1, 2, 3, 5, 12}) {
+        EXPECT_TRUE(problem.sharded("seed", degree, arithmetic)[0].same_bytes(reference))
+            << short_name(dtype) << " degree " << degree;
+      }
+    }
+  }
+}
+
+TEST(ShardedModel, SixteenBitActivationsAreStoredInTheirDtype) {
+  const Problem wide(wide_choice(), 5, DType::bf16);
+  Contract f32 = wide.contract;
+  f32.storage = DType::f32;
+  const Tensor unrounded =
+      ReferenceModel(wide.geometry, wide.weights, Arithmetic::tree, f32).forward(wide.tokens);
+  EXPECT_FALSE(wide.reference(Arithmetic::tree).same_bytes(unrounded));
+}
+
+TEST(ShardedModel, ExactIsBitIdenticalAtEveryDegree) {
+  const Problem problem(wide_choice(), 6);
+  const Tensor reference = problem.reference(Arithmetic::exact);
+  for (const int degree : {1, 2, 3, 4, 5, 6, 10, 12}) {
+    for (const Tensor& logits : problem.sharded("seed", degree, Arithmetic::exact))
+      EXPECT_TRUE(logits.same_bytes(reference)) << "degree " << degree;
+  }
+}
+
+TEST(ShardedModel, LinearTreesAndNarrowLeavesKeepTheBitsToo) {
+  for (const TreeShape shape : {TreeShape::halving, TreeShape::linear}) {
+    Problem problem(wide_choice(), 7);
+    problem.contract = contract_for(problem.geometry, {.shape = shape, .leaf = 5, .key_block = 3});
+    const Tensor reference = problem.reference(Arithmetic::tree);
+    for (const int degree : {2, 3, 12})
+      EXPECT_TRUE(problem.sharded("seed", degree, Arithmetic::tree)[0].same_bytes(reference)) << degree;
+  }
+}
+
+TEST(ShardedModel, OneShotAndTwoShotsGiveTheSameBits) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    Geometry g = wide_choice();
+    g.o_bias = g.qkv_bias = true;
+    Problem problem(g, 8, dtype);
+    for (const int degree : {2, 3, 5}) {
+      problem.exchange = CoverExchange::one_shot;
+      const Tensor one = problem.sharded("seed", degree, Arithmetic::tree)[0];
+      problem.exchange = CoverExchange::two_shot;
+      for (const Tensor& two : problem.sharded("seed", degree, Arithmetic::tree))
+        EXPECT_TRUE(two.same_bytes(one)) << short_name(dtype) << " degree " << degree;
+    }
+  }
+}
+
+TEST(ShardedModel, TwoShotsSendFewerBytesFromFourRanksOn) {
+  const Problem problem(wide_choice(), 9);
+  for (const int degree : {4, 12}) {
+    std::int64_t bytes[2];
+    for (const CoverExchange exchange : {CoverExchange::one_shot, CoverExchange::two_shot}) {
+      const auto collective = make_in_process_collective(degree);
+      const Layout layout = LayoutTable::built_in("seed").instantiate(problem.geometry, degree);
+      ShardedModel(problem.geometry, split(problem.weights, layout), consumer_named("seed"), *collective,
+                   Arithmetic::tree, problem.contract, right_steps(), exchange)
+          .forward(problem.tokens);
+      bytes[exchange == CoverExchange::two_shot] = collective->traffic().bytes;
+    }
+    EXPECT_LT(bytes[1], bytes[0]) << degree;
+  }
+}
+
+TEST(ShardedModel, EveryEncodingOfARowParallelBiasGivesTheSameBits) {
+  Geometry g = wide_choice();
+  g.o_bias = true;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Problem problem(g, 10, dtype);
+    for (const Arithmetic arithmetic : {Arithmetic::tree, Arithmetic::exact}) {
+      const Tensor reference = problem.reference(arithmetic);
+      for (const int degree : {1, 2, 3, 4})
+        EXPECT_TRUE(problem.sharded("seed-bias-on-first-rank", degree, arithmetic)[0].same_bytes(reference));
+      for (const int degree : {1, 2, 4})
+        EXPECT_TRUE(problem.sharded("seed-bias-divided", degree, arithmetic)[0].same_bytes(reference));
+    }
+    // A third of a bias is not representable: near, not equal.
+    const Tensor near = problem.sharded("seed-bias-divided", 3, Arithmetic::native)[0];
+    EXPECT_LT(max_abs_difference(near, problem.reference(Arithmetic::native)),
+              dtype == DType::f32 ? 1e-3 : 0.5);
+  }
+}
+
+TEST(ShardedModel, ViewsOfAModelHeldOnceGiveTheBitsOfItsShards) {
+  Geometry g = wide_choice();
+  g.o_bias = g.qkv_bias = g.qk_norm = true;
+  for (const bool tied : {false, true}) {
+    g.tied = tied;
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Problem problem(g, 11, dtype);
+      for (const Arithmetic arithmetic : {Arithmetic::native, Arithmetic::tree}) {
+        const PackedModel packed(g, problem.weights, arithmetic);
+        for (const int degree : {1, 3, 4}) {
+          const auto collective = make_in_process_collective(degree);
+          const ShardedModel model(packed, *collective, problem.contract);
+          EXPECT_TRUE(
+              model.forward(problem.tokens)[0].same_bytes(problem.sharded("seed", degree, arithmetic)[0]));
+        }
+      }
     }
   }
 }
@@ -179,24 +298,19 @@ TEST(ShardedModel, UnsupportedDegreesAreRefusedBeforeTheShardsAreRead) {
       UnsupportedLayout);
 }
 
-class CountingCollective final : public Collective {
+class CountingCollective final : public CollectiveDecorator {
  public:
-  explicit CountingCollective(int degree) : inner_(make_in_process_collective(degree)) {}
-  int degree() const override { return inner_->degree(); }
-  std::span<const int> local_ranks() const override { return inner_->local_ranks(); }
-  void all_reduce_sum(std::span<const std::span<float>> b) override { ++sums, inner_->all_reduce_sum(b); }
+  explicit CountingCollective(int degree) : CollectiveDecorator(make_in_process_collective(degree)) {}
+  void all_reduce_sum(std::span<const std::span<float>> b) override { ++sums, inner().all_reduce_sum(b); }
   void all_reduce_sum_u32(std::span<const std::span<std::uint32_t>> b) override {
-    ++bit_sums, inner_->all_reduce_sum_u32(b);
+    ++bit_sums, inner().all_reduce_sum_u32(b);
   }
   std::vector<std::byte> all_gather_bytes(std::span<const std::span<const std::byte>> s,
                                           std::vector<std::size_t>& sizes) override {
     ++gathers;
-    return inner_->all_gather_bytes(s, sizes);
+    return inner().all_gather_bytes(s, sizes);
   }
   int sums = 0, bit_sums = 0, gathers = 0;
-
- private:
-  std::unique_ptr<Collective> inner_;
 };
 
 TEST(ShardedModel, RunsTwoReductionsPerLayerOneEmbeddingAndOneGather) {

@@ -19,8 +19,10 @@ struct Contract {
   std::int64_t leaf_attention = 1;  // K = n_heads*head_dim: o_proj
   std::int64_t leaf_ffn = 1;        // K = ffn: down
   std::int64_t key_block = 64;      // absolute positions per leaf of the softmax sums
+  DType storage = DType::f32;       // what activations are rounded to; nodes of a tree stay f32
 
-  /// One line, e.g. "halving degrees=1,2,4 leaf.d_model=128 leaf.attention=64 leaf.ffn=88 key_block=64".
+  /// One line, e.g. "halving degrees=1,2,4 leaf.d_model=128 leaf.attention=64 leaf.ffn=88 key_block=64
+  /// storage=f32".
   std::string text() const;
   /// XXH3 64 of `text()`.
   std::uint64_t hash() const;
@@ -31,9 +33,19 @@ struct Contract {
 /// divide k are refused with std::invalid_argument.
 std::int64_t leaf_width(std::int64_t k, const std::vector<int>& degrees, std::int64_t limit = 128);
 
-/// Contract for a geometry. `degrees` empty: every degree in 1..1024 that the heads, KV heads and ffn of
-/// the geometry divide by. Throws std::invalid_argument naming a given degree that does not divide n_heads
-/// or ffn.
-Contract contract_for(const Geometry& geometry, std::vector<int> degrees = {});
+/// What is chosen about a contract; the rest follows from the geometry.
+struct ContractChoice {
+  TreeShape shape = TreeShape::halving;
+  std::vector<int> degrees = {};  // empty: every degree in 1..1024 that heads, KV heads and ffn divide by
+  std::int64_t leaf = 128;        // the widest leaf allowed
+  std::int64_t key_block = 64;
+  DType storage = DType::f32;
+
+  bool operator==(const ContractChoice&) const = default;
+};
+
+/// Throws std::invalid_argument naming a given degree that does not divide n_heads or ffn, a leaf or key
+/// block below 1, or a storage dtype other than f32, bf16 and f16.
+Contract contract_for(const Geometry& geometry, const ContractChoice& choice = {});
 
 }  // namespace shardcheck

@@ -102,6 +102,8 @@ int gemm_threads();
 /// force one ("" restores the best). Throws std::invalid_argument for a target that cannot run here.
 std::vector<std::string> simd_targets();
 void force_simd_target(const std::string& name);
+/// Name of the one that kernels run on now.
+std::string simd_target_in_force();
 
 /// Seconds spent inside gemm and gemm_nodes by the calling thread since it last called this (benchmarks).
 double take_gemm_seconds();

@@ -9,9 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "shardcheck/arithmetic/tree.h"
+#include "shardcheck/arithmetic/contract.h"
 #include "shardcheck/layout/layout_table.h"
 #include "shardcheck/model/geometry.h"
+#include "shardcheck/model/sharded_model.h"
 #include "shardcheck/model/weights.h"
 #include "shardcheck/text/nearest_name.h"
 
@@ -29,13 +30,18 @@ Geometry default_geometry();
 struct Case {
   std::string law;                         // first word
   Geometry geometry = default_geometry();  // d_model layers heads kv_heads head_dim ffn vocab norm_eps rope
-                                           // rope_theta tied qkv_bias qk_norm
+                                           // rope_theta tied qkv_bias o_bias qk_norm
   DType dtype = DType::f32;                // dtype=f32|bf16|f16
-  Arithmetic arithmetic = Arithmetic::native;
-  LayoutName source;                           // source=seed
-  LayoutName target;                           // target=seed
-  LayoutName via;                              // via=seed: the middle layout of reshard_composes
-  WeightStyle weights = WeightStyle::powered;  // weights=powered|recorded
+  Arithmetic arithmetic = Arithmetic::native;  // arithmetic=native|tree|exact
+  TreeShape tree_shape = TreeShape::halving;   // the contract of tree: tree_shape=halving|linear
+  std::int64_t leaf = 128;                     // widest leaf
+  std::int64_t key_block = 64;                 // positions per leaf of the softmax sums
+  std::vector<int> degrees;                    // degrees=1,2,4; default: all that the geometry divides by
+  CoverExchange exchange = CoverExchange::automatic;  // exchange=automatic|one_shot|two_shot
+  LayoutName source;                                  // source=seed
+  LayoutName target;                                  // target=seed
+  LayoutName via;                                     // via=seed: the middle layout of reshard_composes
+  WeightStyle weights = WeightStyle::powered;         // weights=powered|recorded
   std::int64_t batch = 1;
   std::int64_t length = 32;  // tokens per sequence
   std::uint64_t seed = 0;
@@ -52,6 +58,10 @@ Case parse_case(std::string_view line);
 /// Canonical text: law, then the keys that differ from their defaults, in a fixed order.
 /// parse_case(print_case(c)) == c.
 std::string print_case(const Case& c);
+
+/// The contract that the case's keys fix: of the geometry, dtype and contract keys, never of source and
+/// target. Throws InvalidCase when a degree of `degrees` does not divide the geometry.
+Contract contract_of(const Case& c);
 
 /// Keys of the grammar with their allowed values and defaults, for help texts and the nearest-key hint.
 struct CaseKey {

@@ -30,6 +30,10 @@ struct LocalExtent {
   std::int64_t head_begin = 0, head_end = 0;    // vocabulary rows of the local output head
 };
 
+/// How the bias of a row-parallel layer reaches the output: held whole and added once after the sum over
+/// ranks, or one addend per rank (the first rank has all of it and the others zeros, or everyone a share).
+enum class RowBias : std::uint8_t { after_sum, summed };
+
 class Consumer {
  public:
   virtual ~Consumer() = default;
@@ -45,6 +49,8 @@ class Consumer {
   virtual bool embedding_is_whole(const Geometry& geometry) const = 0;
   virtual bool head_is_whole(const Geometry& geometry) const = 0;
 
+  virtual RowBias row_bias() const { return RowBias::after_sum; }
+
   virtual LocalExtent extent(const Geometry& geometry, int degree, int rank) const = 0;
 
   /// Where a logical role of a layer (or -1) lies among the rank's local tensors.
@@ -58,7 +64,7 @@ class Consumer {
   std::vector<std::string> required_tensors(const Geometry& geometry, int degree, int rank) const;
 };
 
-/// "seed", "hf", "vllm". Throws InvalidInput listing the known ones.
+/// "hf", "seed", "seed-summed-bias", "vllm". Throws InvalidInput listing the known ones.
 const Consumer& consumer_named(std::string_view name);
 std::vector<std::string> consumer_names();
 

@@ -49,6 +49,13 @@ class ForwardSteps {
   /// collective.
   virtual void after_partial(const StepSite& site, std::string_view role, std::span<float> partial) const;
 
+  /// Leaf width of the tree of a row-parallel sum of length k: the contract's `leaf`.
+  virtual std::int64_t leaf(const StepSite& site, std::string_view role, std::int64_t k,
+                            std::int64_t leaf) const;
+
+  /// Whether a rank ships every leaf it owns instead of the nodes of its cover: more bytes, the same sum.
+  virtual bool ships_leaves(const StepSite& site) const;
+
   /// How many times the partial sums of a row-parallel layer are reduced: 1. 0 keeps the partial sum.
   virtual int reductions(const StepSite& site, std::string_view role) const;
 

@@ -27,6 +27,7 @@ struct Geometry {
   double rope_theta = 10000.0;
   bool tied = false;      // lm_head is embed
   bool qkv_bias = false;  // bias on q, k, v (Qwen2)
+  bool o_bias = false;    // bias on the row-parallel o_proj (Llama's attention_bias has both)
   bool qk_norm = false;   // RMSNorm over head_dim on q and k (Qwen3)
 
   bool operator==(const Geometry&) const = default;
@@ -48,7 +49,7 @@ std::string to_string(const Geometry& geometry);
 
 /// A logical (unfused, unsharded) tensor: what every layout table is written in terms of.
 /// Names: embed, layers.N.{q,k,v,o_proj,gate,up,down,attn_norm,ffn_norm,q_bias,k_bias,v_bias,q_norm,k_norm},
-/// final_norm, lm_head (absent when tied).
+/// o_bias, final_norm, lm_head (absent when tied).
 struct LogicalTensor {
   std::string name;
   std::string role;         // name without "layers.N."
@@ -57,7 +58,7 @@ struct LogicalTensor {
 };
 
 /// Every logical tensor of a model, in the seed's draw order: embed; per layer q, k, v, (biases), o_proj,
-/// gate, up, down, attn_norm, ffn_norm, (q_norm, k_norm); final_norm; lm_head.
+/// (o_bias), gate, up, down, attn_norm, ffn_norm, (q_norm, k_norm); final_norm; lm_head.
 std::vector<LogicalTensor> logical_tensors(const Geometry& geometry);
 
 }  // namespace shardcheck

@@ -30,6 +30,7 @@ struct Fault {
   std::string_view claim;                   // what goes wrong, one present-tense sentence
   std::vector<std::string_view> reports;    // ids of public reports it stands for ("A5", "seed case 1")
   std::vector<Oracle> oracles;              // each of these must detect it
+  std::string_view law = {};                // without oracles: the law that detects it
   std::vector<std::string_view> arguments;  // legal arguments, first is the default; empty: takes none
 
   /// Why the fault cannot act on this case ("one rank: the injection is the identity"), or nullopt.

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shardcheck/mutators/fault.h"
@@ -73,6 +74,8 @@ struct KillReport {
   /// Chosen faults, the control excepted, that were judged nowhere by an oracle they declare: no case where
   /// they act, or no such oracle. Nothing is known about them.
   std::vector<std::string> without_evidence;
+  /// Chosen faults that no oracle can see, each with the law that detects it: they have no cells here.
+  std::vector<std::pair<std::string, std::string>> judged_by_law;
   double score() const;  // worst family; 0 when no family has a score
   /// Evidence for every chosen fault, a kill, no failed baseline, no missed control, and the score.
   bool passed(double minimum_score = 1.0) const;

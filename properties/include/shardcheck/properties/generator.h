@@ -11,11 +11,13 @@ namespace shardcheck {
 
 struct DrawOptions {
   bool forward = true;     // the law runs a forward pass: keep it small enough for about a millisecond
-  bool any_dtype = false;  // bf16 and f16 too (byte laws)
+  bool any_dtype = false;  // bf16 and f16 too; native models stay f32, whose threshold is measured
   bool allow_unrepresentable = false;  // degrees the geometry does not divide by
   bool three_layouts = false;          // draw `via` too
   Arithmetic arithmetic = Arithmetic::native;
   bool any_arithmetic = false;
+  bool axis = false;          // an arithmetic that claims bits: tree, and exact in a share
+  bool any_contract = false;  // tree shape, leaf, key block and exchange too
 };
 
 /// A random case with powered inputs: heads not a power of two in a good share, at least two KV groups with

@@ -55,9 +55,9 @@ class Workbench {
   /// The sharded forward on given target shards; logits of every local rank.
   std::vector<Tensor> execute(Subject& subject, const ShardedTensors& shards, Arithmetic arithmetic);
 
-  /// layout: bytes of the moved fingerprint shards against this library's, by coordinates. tree: logits bit
-  /// for bit. native: max |difference| < threshold. Any rank that disagrees with rank 0 fails. An exception
-  /// of the library about the subject's shards is a failure with its message. exact: skipped until it exists.
+  /// layout: bytes of the moved fingerprint shards against this library's, by coordinates. exact and
+  /// tree: logits bit for bit. native: max |difference| < threshold. Any rank that disagrees with rank 0
+  /// fails. An exception of the library about the subject's shards is a failure with its message.
   Outcome judge(Oracle oracle, Subject& subject);
   /// The same on shards produced elsewhere (verify --shards).
   Outcome judge_shards(Oracle oracle, Subject& subject, const ShardedTensors& shards);

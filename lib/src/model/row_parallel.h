@@ -1,0 +1,98 @@
+// A row-parallel layer on the local ranks of a group: each rank has a part of K, and the output is the sum
+// over ranks, as the arithmetic says, plus the bias, rounded once to the storage dtype.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "model/numerics.h"
+#include "shardcheck/comm/collective.h"
+#include "shardcheck/model/consumer.h"
+#include "shardcheck/model/forward_steps.h"
+#include "shardcheck/model/sharded_model.h"
+
+namespace shardcheck {
+
+/// One matrix per local rank.
+using RankMatrices = std::vector<Matrix>;
+
+/// One rank's part of a layer.
+struct RowParallelPart {
+  int rank;
+  const LinearWeights& weights;
+  std::span<const float> bias;  // as the rank holds it; empty: none
+};
+
+class RowParallelSum {
+ public:
+  RowParallelSum(const Geometry& geometry, const Numerics& numerics, const Consumer& consumer,
+                 Collective& collective, const ForwardSteps& steps, CoverExchange exchange)
+      : geometry_(geometry),
+        numerics_(numerics),
+        consumer_(consumer),
+        collective_(collective),
+        steps_(steps),
+        exchange_(exchange) {}
+
+  /// The layer's name and place, where its sum is cut (degree + 1 ascending boundaries, from 0 to K), and the
+  /// leaf of its tree.
+  struct Layer {
+    std::string_view role;
+    std::int64_t layer;
+    std::vector<std::int64_t> cuts;
+    std::int64_t leaf;
+
+    std::int64_t k() const { return cuts.back(); }
+  };
+
+  /// xs[slot] [rows, part of K] to the stored output [rows, d_model] of every local rank.
+  RankMatrices operator()(const Layer& layer, const std::vector<RowParallelPart>& parts,
+                          const RankMatrices& xs) const;
+
+ private:
+  int degree() const { return collective_.degree(); }
+  StepSite site(const Layer& layer, int rank) const {
+    return {geometry_, numerics_.contract, numerics_.arithmetic, degree(), rank, layer.layer};
+  }
+  std::int64_t leaf_of(const Layer& layer) const {
+    return steps_.leaf(site(layer, 0), layer.role, layer.k(), layer.leaf);
+  }
+  /// The tree's nodes that a rank ships.
+  std::vector<TreeNode> nodes_of_rank(const Layer& layer, int rank) const;
+  int reductions(const Layer& layer, const std::vector<RowParallelPart>& parts) const;
+
+  RankMatrices native_sum(const Layer&, const std::vector<RowParallelPart>&, const RankMatrices&) const;
+  RankMatrices tree_sum(const Layer&, const std::vector<RowParallelPart>&, const RankMatrices&) const;
+  RankMatrices exact_sum(const Layer&, const std::vector<RowParallelPart>&, const RankMatrices&) const;
+
+  /// The nodes of each local rank's cover, each [rows, d_model], one after the other.
+  std::vector<std::vector<float>> covers(const Layer&, const std::vector<RowParallelPart>&,
+                                         const RankMatrices&) const;
+  /// `width` values of the root, from as many values of every node, node after node.
+  std::vector<float> complete(const Layer& layer, std::span<const std::byte> gathered,
+                              std::int64_t width) const;
+  RankMatrices one_shot(const Layer&, const std::vector<std::vector<float>>& covers, std::int64_t rows) const;
+  RankMatrices two_shot(const Layer&, const std::vector<std::vector<float>>& covers, std::int64_t rows,
+                        std::span<const float> bias) const;
+  bool exchanges_in_two_shots(std::int64_t rows) const;
+
+  ExactPartial exact_part(const Layer&, const RowParallelPart&, const Matrix& x,
+                          std::span<const std::int32_t> tops) const;
+  std::vector<std::vector<std::int32_t>> agreed_tops(const RankMatrices& xs) const;
+  void merge(std::vector<ExactPartial>& partials) const;
+
+  /// What is added to the sum over ranks: a Partial bias is summed over ranks in f64 and rounded once first.
+  std::vector<float> whole_bias(const std::vector<RowParallelPart>& parts) const;
+  void reduce_again(RankMatrices& sums, int times) const;
+  void finish(RankMatrices& sums, std::span<const float> bias) const;
+
+  const Geometry& geometry_;
+  const Numerics& numerics_;
+  const Consumer& consumer_;
+  Collective& collective_;
+  const ForwardSteps& steps_;
+  CoverExchange exchange_;
+};
+
+}  // namespace shardcheck
