@@ -34,7 +34,7 @@ const Fault& lanes_across_k() {
       .family = 'D',
       .level = FaultLevel::forward,
       .claim = "The norm kernel of every instruction set but the best one sums across its vector lanes.",
-      .reports = {},
+      .reports = {"seed 003"},
       .oracles = {},
       .law = "instruction_set_is_invisible",
       .arguments = {},

@@ -11,7 +11,7 @@ class LeafFromLocalK final : public StepsDecorator {
   LeafFromLocalK(const ForwardSteps& inner, std::string_view) : StepsDecorator(inner) {}
   std::int64_t leaf(const StepSite& site, std::string_view role, std::int64_t k,
                     std::int64_t leaf) const override {
-    if (k % site.degree != 0) return inner().leaf(site, role, k, leaf);
+    if (site.degree == 1 || k % site.degree != 0) return inner().leaf(site, role, k, leaf);
     return leaf_of_local_k(k, site.degree);
   }
 };
@@ -25,7 +25,7 @@ const Fault& leaf_from_local_k() {
       .family = 'D',
       .level = FaultLevel::forward,
       .claim = "Each rank sums its whole part of K in one chain, so the leaf is as wide as the part.",
-      .reports = {},
+      .reports = {"seed 003"},
       .oracles = {Oracle::tree},
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view) { return needs_other_leaf(c, leaf_of_local_k); },

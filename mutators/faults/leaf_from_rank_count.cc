@@ -11,7 +11,7 @@ class LeafFromRankCount final : public StepsDecorator {
   LeafFromRankCount(const ForwardSteps& inner, std::string_view) : StepsDecorator(inner) {}
   std::int64_t leaf(const StepSite& site, std::string_view role, std::int64_t k,
                     std::int64_t leaf) const override {
-    if (k % site.degree != 0) return inner().leaf(site, role, k, leaf);
+    if (site.degree == 1 || k % site.degree != 0) return inner().leaf(site, role, k, leaf);
     return leaf_of_rank_count(k, site.degree);
   }
 };
@@ -25,7 +25,7 @@ const Fault& leaf_from_rank_count() {
       .family = 'D',
       .level = FaultLevel::forward,
       .claim = "The leaves of a tree are as wide as this number of ranks allows, whatever the contract says.",
-      .reports = {},
+      .reports = {"seed 003"},
       .oracles = {Oracle::tree},
       .arguments = {},
       .not_applicable = [](const Case& c,

@@ -37,7 +37,7 @@ const Fault& split_by_thread_count() {
       .family = 'D',
       .level = FaultLevel::forward,
       .claim = "The statistics of a norm are summed in as many chains as there are threads.",
-      .reports = {},
+      .reports = {"seed 003"},
       .oracles = {},
       .law = "rerun_is_identical",
       .arguments = {},

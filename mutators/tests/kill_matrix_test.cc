@@ -231,14 +231,14 @@ TEST(KillMatrixStatus, ATimeoutIsNoKill) {
   EXPECT_EQ(report.score(), 0.0);
 }
 
-TEST(KillMatrixStatus, AnOracleThisBuildLacksIsNotApplicable) {
+TEST(KillMatrixStatus, TheExactOracleJudgesToo) {
   KillOptions options;
   options.faults = {{&kKilled, ""}};
   options.oracles = {Oracle::exact, Oracle::tree};
   options.cases = {hand_picked("seed", "seed:tp2")};
   const KillReport report = run_kill_matrix(options);
   ASSERT_EQ(report.cells.size(), 2U);
-  EXPECT_EQ(report.cells[0].status, CellStatus::not_applicable);
+  EXPECT_EQ(report.cells[0].status, CellStatus::killed);
   EXPECT_EQ(report.cells[1].status, CellStatus::killed);
 }
 
@@ -367,9 +367,11 @@ TEST(KillMatrixRows, AreOrderedByFamilyFaultAndOracle) {
   const KillReport report = run_kill_matrix(options);
   EXPECT_TRUE(
       std::ranges::is_sorted(report.rows, {}, [](const KillRow& r) { return std::pair(r.family, r.fault); }));
-  std::size_t choices = 0;
-  for (const Fault* fault : all_faults()) choices += std::max<std::size_t>(1, fault->arguments.size());
-  EXPECT_EQ(report.rows.size(), choices) << "all faults with every legal argument";
+  std::size_t choices = 0, by_law = 0;
+  for (const Fault* fault : all_faults())
+    (fault->law.empty() ? choices : by_law) += std::max<std::size_t>(1, fault->arguments.size());
+  EXPECT_EQ(report.rows.size(), choices) << "all faults an oracle can see, with every legal argument";
+  EXPECT_EQ(report.judged_by_law.size(), by_law);
 }
 
 TEST(KillMatrixRandomCases, AreDrawnUntilEnoughApply) {

@@ -73,7 +73,7 @@ const Law& instruction_set_is_invisible() {
       .check = check,
       .draw = draw,
       .shares = {{"16_bit", 0.3}, {"exact", 0.08}, {"rope", 0.2}, {"qk_norm", 0.1}},
-      .smoke_cases = 20};
+      .smoke_cases = 200};
   return law;
 }
 

@@ -139,7 +139,7 @@ const Law& relabel_is_invisible() {
                        .check = check,
                        .draw = draw,
                        .shares = {{"exchanged", 0.4}, {"groups>=2x2", 0.3}, {"16_bit", 0.3}, {"bias", 0.1}},
-                       .smoke_cases = 20};
+                       .smoke_cases = 200};
   return law;
 }
 

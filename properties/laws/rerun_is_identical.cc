@@ -63,7 +63,7 @@ const Law& rerun_is_identical() {
                        .check = check,
                        .draw = draw,
                        .shares = {{"16_bit", 0.2}, {"tree", 0.2}, {"target_degree>1", 0.4}},
-                       .smoke_cases = 20};
+                       .smoke_cases = 200};
   return law;
 }
 

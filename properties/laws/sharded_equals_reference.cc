@@ -22,7 +22,9 @@ Outcome check(const Case& c, Subject& subject) {
   return with_digest(outcome, Digest().add(shards).add(bench.reference(c.arithmetic)).add(outcome.deviation));
 }
 
-Case draw(Stream& stream) { return draw_for("sharded_equals_reference", stream, {.any_arithmetic = true}); }
+Case draw(Stream& stream) {
+  return draw_for("sharded_equals_reference", stream, {.any_dtype = true, .any_arithmetic = true});
+}
 
 std::vector<LabelShare> shares() {
   std::vector<LabelShare> all = forward_shares();

@@ -15,7 +15,9 @@ Outcome check(const Case& c, Subject& subject) {
                      Digest().add(shards).add(logits));
 }
 
-Case draw(Stream& stream) { return draw_for("source_degree_is_invisible", stream, {.any_arithmetic = true}); }
+Case draw(Stream& stream) {
+  return draw_for("source_degree_is_invisible", stream, {.any_dtype = true, .any_arithmetic = true});
+}
 
 std::vector<LabelShare> shares() {
   std::vector<LabelShare> all = forward_shares();

@@ -106,7 +106,7 @@ const Law& tree_error_within_bound() {
                        .check = check,
                        .draw = draw,
                        .shares = {{"16_bit", 0.3}, {"target_degree>1", 0.4}, {"linear_tree", 0.08}},
-                       .smoke_cases = 20};
+                       .smoke_cases = 200};
   return law;
 }
 

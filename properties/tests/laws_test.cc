@@ -7,6 +7,7 @@
 #include <set>
 
 #include "../src/law_support.h"
+#include "shardcheck/mutators/fault.h"
 #include "shardcheck/properties/runner.h"
 
 namespace shardcheck {
@@ -192,6 +193,33 @@ SubjectOf always() {
 std::shared_ptr<Subject> poisons_unused_rows(const Case& c) { return std::make_shared<PoisonsUnusedRows>(c); }
 
 /// Per law, subjects that break its claim.
+/// The case's subject with a fault of the catalogue.
+SubjectOf with_fault(std::string_view name) {
+  return [name](const Case& c) {
+    Case faulty = c;
+    faulty.fault = name;
+    return subject_of(faulty);
+  };
+}
+
+class RepeatsTheFirstPart final : public CollectiveDecorator {
+ public:
+  using CollectiveDecorator::CollectiveDecorator;
+  std::vector<std::byte> all_gather_bytes(std::span<const std::span<const std::byte>> sends,
+                                          std::vector<std::size_t>& sizes) override {
+    const std::vector<std::span<const std::byte>> first(sends.size(), sends.front());
+    return inner().all_gather_bytes(first, sizes);
+  }
+};
+
+/// A gather that delivers the first rank's part in the place of every other.
+class LosesAPart final : public Subject {
+ public:
+  std::unique_ptr<Collective> collective(int degree) override {
+    return std::make_unique<RepeatsTheFirstPart>(Subject::collective(degree));
+  }
+};
+
 std::map<std::string, std::vector<SubjectOf>> broken_subjects() {
   return {
       {"placement_covers_once", {always<EveryRankLoadsShardZero>()}},
@@ -208,6 +236,12 @@ std::map<std::string, std::vector<SubjectOf>> broken_subjects() {
       {"ranks_agree", {always<WithSteps<LastRankScalesItsNorm>>()}},
       {"wrong_table_is_detected", {always<IgnoresTheTable>()}},
       {"unused_rows_are_compared", {poisons_unused_rows}},
+      {"tp_degree_is_invisible", {with_fault("leaf_from_rank_count"), with_fault("leaf_from_local_k")}},
+      {"instruction_set_is_invisible", {with_fault("lanes_across_k")}},
+      {"rerun_is_identical", {with_fault("split_by_thread_count")}},
+      {"tree_error_within_bound", {with_fault("bf16_nodes")}},
+      {"relabel_is_invisible", {always<EveryRankLoadsShardZero>()}},
+      {"exact_merge_order_is_invisible", {always<LosesAPart>()}},
   };
 }
 
@@ -229,6 +263,29 @@ TEST(LawCanFail, EveryLawHasASubjectThatBreaksIt) {
     for (const SubjectOf& subject : found->second) {
       const LawReport report = run_with(*law, subject);
       EXPECT_EQ(report.verdict, Verdict::failed) << law->name << ::testing::PrintToString(report.health);
+    }
+  }
+}
+
+/// Having one axis does not give another.
+TEST(LawCanFail, AFaultOfOneAxisIsSeenByThatAxisAlone) {
+  const std::map<std::string, std::string> axis_of = {{"leaf_from_rank_count", "tp_degree_is_invisible"},
+                                                      {"leaf_from_local_k", "tp_degree_is_invisible"},
+                                                      {"lanes_across_k", "instruction_set_is_invisible"},
+                                                      {"split_by_thread_count", "rerun_is_identical"},
+                                                      {"bf16_nodes", "tree_error_within_bound"}};
+  const std::vector<std::string> axes = {"tp_degree_is_invisible", "instruction_set_is_invisible",
+                                         "rerun_is_identical", "tree_error_within_bound"};
+  for (const auto& [fault, axis] : axis_of) {
+    for (const std::string& law : axes) {
+      RunOptions options;
+      options.seed = 7;
+      options.cases = 12;
+      options.arithmetic = Arithmetic::tree;
+      options.subject = with_fault(fault);
+      options.shrink_steps = 0;
+      EXPECT_EQ(run_law(law_named(law), options).verdict == Verdict::failed, law == axis)
+          << fault << " under " << law;
     }
   }
 }

@@ -69,12 +69,17 @@ TEST(WorkbenchJudge, OneRankDeviatesByNothing) {
   EXPECT_EQ(bench.judge(Oracle::native, subject).deviation, 0.0);
 }
 
-TEST(WorkbenchJudge, ExactIsSkippedAndSaysWhy) {
-  Workbench bench(small_case("seed", "seed"));
+TEST(WorkbenchJudge, ExactTellsABitFromTheReference) {
+  Workbench bench(small_case("seed", "seed:tp2"));
   Subject subject;
-  const Outcome outcome = bench.judge(Oracle::exact, subject);
-  EXPECT_EQ(outcome.verdict, Verdict::skipped);
-  EXPECT_THAT(outcome.message, HasSubstr("no exact arithmetic"));
+  EXPECT_EQ(bench.judge(Oracle::exact, subject).verdict, Verdict::passed);
+  Changed changed([](ShardedTensors& shards) {
+    auto values = shards.at("layers.1.o_proj").at(1).mutable_as<std::uint32_t>();
+    std::swap(values[5], values[18]);
+  });
+  const Outcome outcome = bench.judge(Oracle::exact, changed);
+  EXPECT_EQ(outcome.verdict, Verdict::failed);
+  EXPECT_THAT(outcome.message, HasSubstr("differ in their bits"));
 }
 
 TEST(LayoutOracle, NamesParameterRankAndOrigins) {
