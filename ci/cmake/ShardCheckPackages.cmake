@@ -23,8 +23,12 @@ function(shardcheck_fetch name url sha256)
     string(REPLACE "," ";" value "${value}")
     set(${key} "${value}")
   endwhile()
+  set(system "")
+  if(CMAKE_VERSION VERSION_GREATER_EQUAL 3.25)
+    set(system SYSTEM)  # our warnings are not theirs
+  endif()
   FetchContent_Declare(${name} URL ${url} URL_HASH SHA256=${sha256} DOWNLOAD_EXTRACT_TIMESTAMP FALSE
-                       SOURCE_SUBDIR "${SHARDCHECK_SUBDIR}")
+                       SOURCE_SUBDIR "${SHARDCHECK_SUBDIR}" ${system})
   FetchContent_MakeAvailable(${name})
 endfunction()
 
