@@ -32,6 +32,11 @@ GOOD = {
     "properties/include/shardcheck/testing.h": "// Says what it is.\n#pragma once\n#include <gtest/gtest.h>\n",
     "mutators/faults/README.md": "Good\n", "lib/tests/shape_test.cc": "TEST(Shape, Prints) { EXPECT_TRUE(f()); }\n",
     "docs/seed-parity.md": "`Shape.Prints` and `LawHolds.good`\n",
+    "lib/README.md": "See [the house](../README.md#top).\n\n| header | says |\n|---|---|\n| `tensor/good.h` | it is good |\n",
+    "lib/cli/options.h": "#include <boost/program_options.hpp>\n#define SHARDCHECK_HELP 1\n",
+    "lib/tests/long_test.cc": "// line\n" * 800, "lib/src/text/simd-inl.h": "// line\n" * 400,
+    "CMakePresets.json": '{"configurePresets": [{"name": "a", "cacheVariables": {"SHARDCHECK_ASSERTS": "ON"}}, {"name": '
+                         '"b", "inherits": ["a"]}], "testPresets": [{"name": "b", "configurePreset": "b"}]}\n',
 }
 
 # rule -> trees that break it: {path: content}; None removes the path. Words are split as in the lint itself.
@@ -57,13 +62,41 @@ BAD = {
         {"mutators/faults/a.h": "#include <mpi.h>\n"},
         {"mutators/faults/b.h": "#include <boost/mpi.hpp>\n"},
     ],
+    "boost_stays_in_the_program": [
+        {"lib/src/a.cc": "#include <boost/program_options.hpp>\n"},
+        {"properties/src/a.h": "#include <boost/any.hpp>\n"},
+    ],
     "public_headers_say_what_they_are": [
-        {"lib/include/shardcheck/a.h": "#pragma once\n// Late.\n"},
-        {"lib/include/shardcheck/a.h": "// Says what it is.\n#include <vector>\n#pragma once\n"},
-        {"lib/include/shardcheck/a.h": "// Says what it is.\n"},
+        {"tolerance/include/shardcheck/a.h": "#pragma once\n// Late.\n"},
+        {"tolerance/include/shardcheck/a.h": "// Says what it is.\n#include <vector>\n#pragma once\n"},
+        {"tolerance/include/shardcheck/a.h": "// Says what it is.\n"},
+    ],
+    "readmes_list_every_public_header": [
+        {"lib/include/shardcheck/tensor/other.h": HEADER},
+        {"lib/README.md": "| `tensor/good.h` | it is good |\n| `tensor/gone.h` | it was good |\n"},
+    ],
+    "links_lead_somewhere": [{"docs/a.md": "see [it](b.md)\n"}, {"README.md": "see [it](docs/none.md#part)\n"}],
+    "names_have_one_spelling": [
+        {"lib/src/BigName.cc": "// Good\n"}, {"lib/src/a.h": "#pragma once\n#define OTHER_HELP 1\n"},
+    ],
+    "speaks_of_the_project_alone": [
+        {"docs/a.md": text + "\n"}
+        for text in ("as req" "uested", "see iss" "ue 12", "see Iss" "ue #12", "written by Cl" "aude", "an AI ag" "ent")
+    ],
+    "files_are_short": [
+        {"lib/src/a.cc": "// line\n" * 401}, {"lib/tests/long_test.cc": "// line\n" * 801},
+        {"lib/cli/verification.cc": "// line\n" * 409},
+    ],
+    "flags_are_on_targets": [
+        {"lib/CMakeLists.txt": text + "\n"}
+        for text in ("add_compile_options(-O1)", "include_directories(a)", 'set(CMAKE_CXX_FLAGS "-O1")')
+    ],
+    "presets_that_test_keep_asserts": [
+        {"CMakePresets.json": '{"configurePresets": [{"name": "a"}], "testPresets": [{"name": "b", "configurePreset": '
+                              '"a"}]}\n'},
     ],
     "public_headers_hide_third_parties": [
-        {"lib/include/shardcheck/a.h": HEADER + f"#include <{name}>\n"}
+        {"tolerance/include/shardcheck/a.h": HEADER + f"#include <{name}>\n"}
         for name in ("rapidcheck.h", "boost/any.hpp", "gtest/gtest.h", "nlohmann/json.hpp", "fmt/core.h", "hwy/base.h")
     ],
     "nothing_is_left_open": [{"docs/a.md": word + ": later\n"} for word in ("TO" "DO", "FIX" "ME", "XX" "X")],

@@ -2,13 +2,10 @@
 # Every test has a timeout, so that nothing hangs CI.
 include(GoogleTest)
 
-# Builds what the sanitizer run needs, and nothing else.
-add_custom_target(sanitized_tests)
-
-# shardcheck_tests(NAME FOLDER dir SOURCES... [LINK ...] [SANITIZED]): helpers are included by their path in the
-# folder; SANITIZED rooms also run under ASan and UBSan in ci/test (label "NAME.sanitized").
+# shardcheck_tests(NAME FOLDER dir SOURCES... [LINK ...]): headers of a folder are included by their path in it. All but
+# the heavy ones also run under ASan and UBSan in ci/test (CMakePresets.json names the heavy ones).
 function(shardcheck_tests name)
-  cmake_parse_arguments(ARG "SANITIZED" "FOLDER" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "FOLDER" "SOURCES;LINK" ${ARGN})
   if(NOT ARG_SOURCES)
     return()
   endif()
@@ -19,24 +16,18 @@ function(shardcheck_tests name)
   target_compile_definitions(${name} PRIVATE SHARDCHECK_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                              SHARDCHECK_PROGRAM="$<TARGET_FILE:shardcheck>")
   add_dependencies(${name} shardcheck)
-  # One label per test: discovery loses the rest of a list. Label filters are regular expressions.
-  set(label ${name})
-  if(ARG_SANITIZED)
-    string(APPEND label ".sanitized")
-    add_dependencies(sanitized_tests ${name})
-  endif()
-  gtest_discover_tests(${name} NO_PRETTY_VALUES PROPERTIES TIMEOUT 300 LABELS ${label} DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${name} NO_PRETTY_VALUES PROPERTIES TIMEOUT 300 LABELS ${name} DISCOVERY_TIMEOUT 60)
 endfunction()
 
 file(GLOB_RECURSE lib_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lib/tests/*_test.cc)
 list(FILTER lib_tests EXCLUDE REGEX "/(cli|consumer)/")
-shardcheck_tests(lib_tests FOLDER lib/tests SOURCES ${lib_tests} LINK shardcheck_core SANITIZED)
+shardcheck_tests(lib_tests FOLDER lib/tests SOURCES ${lib_tests} LINK shardcheck_core Boost::headers)
 foreach(room tolerance mutators properties)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${room}/tests/*_test.cc)
   shardcheck_tests(${room}_tests FOLDER ${room}/tests SOURCES ${sources} LINK shardcheck_${room})
 endforeach()
 file(GLOB cli_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lib/tests/cli/*_test.cc)
-shardcheck_tests(cli_tests FOLDER lib/tests/cli SOURCES ${cli_tests} LINK shardcheck_properties SANITIZED)
+shardcheck_tests(cli_tests FOLDER lib/tests/cli SOURCES ${cli_tests} LINK shardcheck_properties)
 
 # The house: rules no compiler checks. The distribution's interpreter first, not one of a user's environment.
 find_program(SHARDCHECK_PYTHON python3 HINTS /usr/bin NO_DEFAULT_PATH)
@@ -47,12 +38,18 @@ add_test(NAME house.lint_fires_on_every_rule COMMAND ${SHARDCHECK_PYTHON} ${PROJ
 add_test(NAME house.documented_examples_compile
          COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/doc_examples ${CMAKE_CXX_COMPILER}
                  ${PROJECT_SOURCE_DIR}/CONTRIBUTING.md)
-set(house_tests house.lint house.lint_fires_on_every_rule house.documented_examples_compile)
+add_test(NAME house.tidy_checks_every_file COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/tidy_test.py)
+add_test(NAME house.install_deps_needs_apt_alone
+         COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/install_deps_test.py)
+add_test(NAME house.commit_is_of_the_source_tree
+         COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/commit_test.py $<TARGET_FILE:shardcheck>)
+set(house_tests house.lint house.lint_fires_on_every_rule house.documented_examples_compile
+                house.tidy_checks_every_file house.install_deps_needs_apt_alone house.commit_is_of_the_source_tree)
 if(SHARDCHECK_CLANG_FORMAT)
   add_test(NAME house.format COMMAND ${PROJECT_SOURCE_DIR}/ci/format --check)
   list(APPEND house_tests house.format)
 endif()
-if(NOT SHARDCHECK_SANITIZE)
+if(NOT SHARDCHECK_SANITIZE AND NOT SHARDCHECK_FETCHED)
   add_test(NAME house.installed_package_builds_a_consumer
            COMMAND ${CMAKE_COMMAND} -DBUILD=${PROJECT_BINARY_DIR} -DCONSUMER=${PROJECT_SOURCE_DIR}/lib/tests/consumer
                    -DCXX=${CMAKE_CXX_COMPILER} -DGENERATOR=${CMAKE_GENERATOR}
@@ -64,3 +61,10 @@ set_tests_properties(${house_tests} PROPERTIES TIMEOUT 300 LABELS house)
 # Every recorded verdict of the corpus still holds.
 add_test(NAME corpus.recorded_verdicts_hold COMMAND shardcheck replay ${PROJECT_SOURCE_DIR}/corpus)
 set_tests_properties(corpus.recorded_verdicts_hold PROPERTIES TIMEOUT 120)
+
+# The two places with threads, as the program uses them: what ThreadSanitizer runs (ctest --preset tsan).
+add_test(NAME threads.laws_share_nothing COMMAND shardcheck run --law=* --cases=4 --jobs=4 --seed=1)
+add_test(NAME threads.kill_matrix_shares_nothing
+         COMMAND shardcheck kill --fault=slice_fused_qkv_contiguously --cases=2 --jobs=4 --seed=1)
+set_tests_properties(threads.laws_share_nothing threads.kill_matrix_shares_nothing
+                     PROPERTIES TIMEOUT 300 PROCESSORS 2 LABELS threads)

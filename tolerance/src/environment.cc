@@ -2,13 +2,9 @@
 
 #include <fstream>
 
+#include "build_commit.h"
 #include "shardcheck/arithmetic/gemm.h"
 #include "shardcheck/tolerance/floor.h"
-
-// The build may pass these; the fallbacks say what the compiler itself knows.
-#ifndef SHARDCHECK_COMMIT
-#define SHARDCHECK_COMMIT "unknown"
-#endif
 
 namespace shardcheck {
 namespace {
