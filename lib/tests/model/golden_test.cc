@@ -5,6 +5,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include "shardcheck/arithmetic/exact.h"
+#include "shardcheck/arithmetic/gemm.h"
 #include "shardcheck/checkpoint/hugging_face.h"
 #include "shardcheck/model/reference_model.h"
 #include "shardcheck/model/sharded_model.h"
@@ -54,6 +56,25 @@ class Golden : public ::testing::Test {
     EXPECT_GT(worst(wrong), 1e-4);
   }
 
+  /// All 256 tokens at once: every logit that greedy decoding reads.
+  Tokens story() const { return {1, std::ssize(ids_), ids_}; }
+
+  Contract contract(DType storage) const { return contract_for(geometry(), {.storage = storage}); }
+
+  TensorMap weights(DType dtype) const {
+    TensorMap converted;
+    for (const auto& [name, tensor] : checkpoint_.logical) converted.emplace(name, tensor.to(dtype));
+    return converted;
+  }
+
+  Tensor sharded(const TensorMap& weights, int degree, Arithmetic arithmetic, DType dtype) const {
+    const Layout layout = LayoutTable::built_in("seed").instantiate(geometry(), degree);
+    const auto collective = make_in_process_collective(degree);
+    return ShardedModel(geometry(), split(weights, layout), consumer_named("seed"), *collective, arithmetic,
+                        contract(dtype))
+        .forward(story())[0];
+  }
+
   Checkpoint checkpoint_;
   SafetensorsFile golden_;
   std::vector<std::int32_t> ids_;
@@ -92,6 +113,49 @@ class CentredSteps final : public ForwardSteps {
 
 TEST_F(Golden, CatchesLayerNormInThePlaceOfRmsNormThatBothModelsShare) {
   expect_only_the_golden_sees({.layer_norm = true}, CentredSteps());
+}
+
+TEST_F(Golden, EveryLogitHasTheSameBitsAtEveryDegreeAndOnEveryInstructionSet) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const TensorMap model = weights(dtype);
+    const Tensor reference =
+        ReferenceModel(geometry(), model, Arithmetic::tree, contract(dtype)).forward(story());
+    for (const std::string& target : simd_targets()) {
+      force_simd_target(target);
+      for (const int degree : {1, 2, 4}) {
+        EXPECT_TRUE(sharded(model, degree, Arithmetic::tree, dtype).same_bytes(reference))
+            << short_name(dtype) << " TP " << degree << " on " << target;
+      }
+    }
+    force_simd_target("");
+  }
+}
+
+TEST_F(Golden, EveryLogitHasTheSameBitsAtEveryDegreeUnderExactArithmetic) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const TensorMap model = weights(dtype);
+    const Tensor reference =
+        ReferenceModel(geometry(), model, Arithmetic::exact, contract(dtype)).forward(story());
+    for (const std::string& kernel : exact_kernels()) {
+      force_exact_kernel(kernel);
+      for (const int degree : {1, 2, 4}) {
+        EXPECT_TRUE(sharded(model, degree, Arithmetic::exact, dtype).same_bytes(reference))
+            << short_name(dtype) << " TP " << degree << " with " << kernel;
+      }
+    }
+    force_exact_kernel("");
+  }
+}
+
+TEST_F(Golden, TheGreedyTokensAreReproducedUnderExactArithmeticToo) {
+  const Tensor logits = reference(Arithmetic::exact).forward(story());
+  const std::int64_t prompt = 1, vocab = geometry().vocab;
+  for (std::int64_t i = prompt; i < std::ssize(ids_); ++i) {
+    const auto row =
+        logits.f32().subspan(static_cast<std::size_t>((i - 1) * vocab), static_cast<std::size_t>(vocab));
+    EXPECT_EQ(std::ranges::max_element(row) - row.begin(), ids_[static_cast<std::size_t>(i)])
+        << "token " << i;
+  }
 }
 
 }  // namespace

@@ -8,10 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <functional>
 #include <new>
+#include <numeric>
 #include <stdexcept>
 #include <vector>
 
@@ -69,6 +71,10 @@ class ProcessCollective final : public Collective {
   std::span<const int> local_ranks() const override { return {&rank_, 1}; }
   void all_reduce_sum(std::span<const std::span<float>> buffers) override { fold(buffers); }
   void all_reduce_sum_u32(std::span<const std::span<std::uint32_t>> buffers) override { fold(buffers); }
+  void all_reduce_sum_i64(std::span<const std::span<std::int64_t>> buffers) override { fold(buffers); }
+  void all_reduce_max_i32(std::span<const std::span<std::int32_t>> buffers) override {
+    fold(buffers, [](std::int32_t a, std::int32_t b) { return std::max(a, b); });
+  }
 
   std::vector<std::byte> all_gather_bytes(std::span<const std::span<const std::byte>> sends,
                                           std::vector<std::size_t>& sizes) override {
@@ -85,9 +91,33 @@ class ProcessCollective final : public Collective {
     return all;
   }
 
+  /// Everybody reads everything and keeps its own: pieces follow a table of their lengths.
+  std::vector<std::vector<std::byte>> all_to_all_bytes(
+      std::span<const std::vector<std::span<const std::byte>>> sends) override {
+    std::vector<std::uint64_t> lengths;
+    for (const auto& piece : sends[0]) lengths.push_back(piece.size());
+    const auto table = std::as_bytes(std::span(lengths));
+    std::vector<std::byte> message(table.begin(), table.end());
+    for (const auto& piece : sends[0]) message.insert(message.end(), piece.begin(), piece.end());
+    const std::span<const std::byte> send = message;
+    std::vector<std::size_t> sizes;
+    const auto all = all_gather_bytes({&send, 1}, sizes);
+    std::vector<std::byte> mine;
+    const std::byte* at = all.data();
+    for (const std::size_t size : sizes) {
+      std::memcpy(lengths.data(), at, table.size());
+      const auto* piece = std::accumulate(lengths.begin(), lengths.begin() + rank_, at + table.size());
+      mine.insert(mine.end(), piece, piece + lengths[static_cast<std::size_t>(rank_)]);
+      at += size;
+    }
+    return {mine};
+  }
+
+  Traffic traffic() const override { return {}; }
+
  private:
-  template <typename T>
-  void fold(std::span<const std::span<T>> buffers) {
+  template <typename T, typename Combine = std::plus<T>>
+  void fold(std::span<const std::span<T>> buffers, Combine combine = {}) {
     const std::span<T> total = buffers[0];
     std::vector<std::size_t> sizes;
     const std::span<const std::byte> mine = std::as_bytes(total);
@@ -97,7 +127,7 @@ class ProcessCollective final : public Collective {
     for (int rank = 1; rank < degree_; ++rank) {
       std::memcpy(addend.data(), all.data() + static_cast<std::size_t>(rank) * total.size_bytes(),
                   total.size_bytes());
-      for (std::size_t i = 0; i < total.size(); ++i) total[i] = total[i] + addend[i];
+      for (std::size_t i = 0; i < total.size(); ++i) total[i] = combine(total[i], addend[i]);
     }
   }
 

@@ -68,7 +68,7 @@ int own(int rank) { return rank; }
 TEST(ProcessPerRank, EveryRecordedCellHasTheBitsOfTheSameRanksInProcess) {
   for (const Cell& cell : recorded_cells()) {
     const Problem problem(cell);
-    for (const Arithmetic arithmetic : {Arithmetic::native, Arithmetic::tree}) {
+    for (const Arithmetic arithmetic : {Arithmetic::native, Arithmetic::tree, Arithmetic::exact}) {
       const auto expected = problem.in_process(arithmetic);
       const auto logits = problem.one_process_per_rank(arithmetic, own);
       ASSERT_EQ(logits.size(), static_cast<std::size_t>(cell.degree));
