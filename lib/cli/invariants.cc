@@ -23,8 +23,7 @@ struct Bench {
   std::string name;
   std::unique_ptr<Workbench> workbench;
   Tensor native, tree;  // reference logits
-  double threshold = 0.0;
-  std::string threshold_source;
+  Threshold threshold;
 };
 
 LayoutName seed_layout(int degree) {
@@ -47,22 +46,18 @@ Case recorded_case(const Geometry& geometry, int source, int target, const std::
 }
 
 Bench make_bench(const std::string& name, const Geometry& geometry, const std::filesystem::path& data_dir) {
-  Bench bench{name, std::make_unique<Workbench>(recorded_case(geometry, 1, 1, "")), {}, {}, 0.0, {}};
+  Bench bench{name, std::make_unique<Workbench>(recorded_case(geometry, 1, 1, "")), {}, {}, {}};
   bench.native = bench.workbench->reference(Arithmetic::native);
   bench.tree = bench.workbench->reference(Arithmetic::tree);
-  if (data_dir.empty()) {
-    bench.threshold = bench.workbench->threshold().value;
-    bench.threshold_source = bench.workbench->threshold().source;
-  } else {
-    const RecordedFloor floor = load_recorded_floor("in_process", data_dir);
-    const FloorCheck check = check_floor(floor);
-    if (!check.failures.empty()) {
-      throw InvalidInput(
-          fmt::format("{}: {}", (data_dir / "in_process.json").string(), check.failures.front()));
-    }
-    bench.threshold = floor.threshold;
-    bench.threshold_source = (data_dir / "in_process.json").string();
-  }
+  bench.threshold = bench.workbench->threshold();
+  if (data_dir.empty()) return bench;
+  const std::string origin = (data_dir / "in_process.json").string();
+  const RecordedFloor floor = load_recorded_floor("in_process", data_dir);
+  if (const FloorCheck check = check_floor(floor); !check.failures.empty())
+    throw InvalidInput(fmt::format("{}: {}", origin, check.failures.front()));
+  bench.threshold.value = floor.threshold;
+  bench.threshold.floor = floor.max_deviation;
+  bench.threshold.source = origin;
   return bench;
 }
 
@@ -80,17 +75,6 @@ std::vector<Tensor> run_sharded(const Bench& bench, Subject& subject, const Layo
   return model.forward(bench.workbench->tokens());
 }
 
-/// Worst comparison over ranks: every rank must agree with the reference.
-Comparison compare_ranks(const Tensor& reference, const std::vector<Tensor>& logits) {
-  Comparison worst = compare_logits(reference, logits.at(0));
-  for (std::size_t rank = 1; rank < logits.size(); ++rank) {
-    if (logits[rank].same_bytes(logits[0])) continue;
-    const Comparison other = compare_logits(reference, logits[rank]);
-    if (other.max_abs > worst.max_abs || other.differing_bits > worst.differing_bits) worst = other;
-  }
-  return worst;
-}
-
 void judge_cell(const Bench& bench, InvariantCell& cell) {
   const auto subject = subject_of(cell.value);
   const Layout source = make_layout(cell.value.source, cell.value.geometry);
@@ -99,18 +83,24 @@ void judge_cell(const Bench& bench, InvariantCell& cell) {
       subject->reshard(subject->split(bench.workbench->weights(), source), source, target);
 
   const Comparison native =
-      compare_ranks(bench.native, run_sharded(bench, *subject, target, shards, Arithmetic::native));
+      compare_ranks(bench.native, run_sharded(bench, *subject, target, shards, Arithmetic::native)).worst;
+  const bool is_below = native.max_abs < cell.threshold;
   cell.max_deviation = native.max_abs;
   cell.max_ulp = native.max_ulp();
-  cell.native_holds = cell.target_degree == 1 ? native.differing_bits == 0 : native.max_abs < cell.threshold;
-  if (!native.vacuous.empty()) cell.native_holds = false;
+  cell.native_holds =
+      native.vacuous.empty() && (cell.target_degree == 1 ? native.differing_bits == 0 : is_below);
+  // One rank is held to equal bits, whatever the threshold.
+  if (cell.target_degree > 1) cell.mistrusted = bench.threshold.mistrusted();
 
   const Comparison tree =
-      compare_ranks(bench.tree, run_sharded(bench, *subject, target, shards, Arithmetic::tree));
+      compare_ranks(bench.tree, run_sharded(bench, *subject, target, shards, Arithmetic::tree)).worst;
   cell.tree_differing = tree.differing_bits;
   cell.tree_holds = tree.differing_bits == 0 && tree.vacuous.empty();
 
-  if (cell.holds()) return;
+  if (cell.native_holds && cell.tree_holds) {
+    cell.message = cell.mistrusted;
+    return;
+  }
   cell.difference = Workbench::first_difference(target, split(bench.workbench->weights(), target), shards);
   cell.message = !native.vacuous.empty()
                      ? native.vacuous
@@ -129,7 +119,7 @@ std::vector<InvariantCell> cells_of(const Bench& bench, const std::string& fault
       cell.value = recorded_case(geometry, source, target, fault);
       cell.source_degree = source;
       cell.target_degree = target;
-      cell.threshold = bench.threshold;
+      cell.threshold = bench.threshold.value;
       cells.push_back(std::move(cell));
     }
   }
@@ -137,6 +127,16 @@ std::vector<InvariantCell> cells_of(const Bench& bench, const std::string& fault
 }
 
 }  // namespace
+
+Verdict InvariantCell::verdict() const {
+  if (!native_holds || !tree_holds) return Verdict::failed;
+  return mistrusted.empty() ? Verdict::passed : Verdict::mistrusted;
+}
+
+bool InvariantReport::failed() const {
+  return std::any_of(cells.begin(), cells.end(),
+                     [](const InvariantCell& cell) { return cell.verdict() == Verdict::failed; });
+}
 
 bool InvariantReport::holds() const {
   return std::all_of(cells.begin(), cells.end(), [](const InvariantCell& cell) { return cell.holds(); });
@@ -158,7 +158,7 @@ InvariantReport check_invariants(const InvariantOptions& options) {
       bench_of.push_back(&bench);
     }
   }
-  report.threshold_source = benches[0].threshold_source;
+  report.threshold_source = benches[0].threshold.source;
   parallel_for(report.cells.size(), options.jobs, [&](std::size_t i) {
     InvariantCell& cell = report.cells[i];
     if (options.progress)

@@ -22,10 +22,13 @@ struct InvariantCell {
   bool native_holds = false;
   std::int64_t tree_differing = 0;  // logits whose bits differ under tree
   bool tree_holds = false;
-  std::string message;                   // why it fails; empty when it holds
+  std::string mistrusted;                // why a deviation below the threshold is no evidence
+  std::string message;                   // why it does not hold; empty when it does
   std::optional<Difference> difference;  // first mismatching parameter, when bytes differ
 
-  bool holds() const { return native_holds && tree_holds; }
+  /// failed; mistrusted when it only holds under a threshold that may not be trusted; passed.
+  Verdict verdict() const;
+  bool holds() const { return verdict() == Verdict::passed; }
 };
 
 struct InvariantOptions {
@@ -40,6 +43,7 @@ struct InvariantReport {
   std::string threshold_source;
   double seconds = 0.0;
   bool holds() const;
+  bool failed() const;  // neither holds nor is undecided
 };
 
 /// ReferenceModel(full, x) == ShardedModel(reshard(full, source -> target), x) on TOY and TOY_KV4: 4 + 9

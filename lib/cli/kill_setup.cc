@@ -14,13 +14,6 @@
 namespace shardcheck {
 namespace {
 
-std::vector<FaultChoice> choices_of(const Fault& fault) {
-  if (fault.arguments.empty()) return {{&fault, ""}};
-  std::vector<FaultChoice> choices;
-  for (const std::string_view argument : fault.arguments) choices.push_back({&fault, std::string(argument)});
-  return choices;
-}
-
 bool matches(const std::string& glob, const std::string& text) {
   return fnmatch(glob.c_str(), text.c_str(), 0) == 0;
 }

@@ -11,6 +11,7 @@
 
 #include "outputs.h"
 #include "shardcheck/case/case.h"
+#include "shardcheck/text/shell_quote.h"
 
 namespace shardcheck {
 namespace {
@@ -70,20 +71,6 @@ void set_program_name(std::string_view argv0) {
   if (!argv0.empty()) program_name_storage() = shell_quote(argv0);
 }
 const std::string& program_name() { return program_name_storage(); }
-
-std::string shell_quote(std::string_view word) {
-  constexpr std::string_view kSafe =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
-  if (!word.empty() && word.find_first_not_of(kSafe) == std::string_view::npos) return std::string(word);
-  std::string quoted = "'";
-  for (const char c : word) {
-    if (c == '\'')
-      quoted += "'\\''";
-    else
-      quoted += c;
-  }
-  return quoted + "'";
-}
 
 std::string replay_command(std::string_view case_line_or_file) {
   return fmt::format("{} replay {}", program_name(), shell_quote(case_line_or_file));

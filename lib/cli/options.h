@@ -19,8 +19,6 @@ namespace shardcheck {
 /// How the user called the program, quoted for a shell. Set once by main.
 void set_program_name(std::string_view argv0);
 const std::string& program_name();
-/// A word as it must be pasted into a POSIX shell.
-std::string shell_quote(std::string_view word);
 /// "PROGRAM replay 'CASE LINE'".
 std::string replay_command(std::string_view case_line_or_file);
 

@@ -39,6 +39,7 @@ ordered_json invariants_json(const std::optional<InvariantReport>& report) {
                     {"max_ulp", cell.max_ulp},
                     {"threshold", cell.threshold},
                     {"native_holds", cell.native_holds},
+                    {"verdict", to_string(cell.verdict())},
                     {"tree_holds", cell.tree_holds},
                     {"message", cell.message},
                     {"difference", difference_json(cell.difference)},
@@ -142,6 +143,7 @@ ordered_json degree_json(const DegreeCheck& check) {
           {"shards", check.shards.string()},
           {"refused", check.refused},
           {"differences", differences},
+          {"verdict", to_string(check.verdict())},
           {"holds", check.holds()}};
 }
 
@@ -157,6 +159,7 @@ ordered_json verification_json(const std::optional<Verification>& verification) 
               {"positions", v.golden->positions},
               {"tokens", v.golden->tokens},
               {"tokens_reproduced", v.golden->tokens_reproduced},
+              {"verdict", to_string(v.golden->verdict())},
               {"holds", v.golden->holds()}};
   return {{"folder", v.folder.string()},
           {"model_type", v.model_type},

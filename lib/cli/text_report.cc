@@ -16,6 +16,11 @@ Tone tone_of(Verdict verdict) {
   return verdict == Verdict::failed || verdict == Verdict::error ? Tone::bad : Tone::doubtful;
 }
 
+Cell native_cell(const InvariantCell& cell) {
+  if (!cell.native_holds) return Cell("FAILS", Tone::bad);
+  return cell.mistrusted.empty() ? Cell("holds", Tone::good) : Cell("MISTRUSTED", Tone::doubtful);
+}
+
 /// The commonest labels with their shares, as many as fit.
 std::string labels_summary(const LawReport& report, std::size_t width) {
   std::vector<std::pair<std::int64_t, std::string>> labels;
@@ -140,10 +145,9 @@ std::string invariant_table(const InvariantReport& report) {
                format_deviation(cell.max_deviation),
                cell.max_ulp < 1e6 ? fmt::format("{:.1f}", cell.max_ulp) : fmt::format("{:.2e}", cell.max_ulp),
                share < 10.0 ? fmt::format("{:.3f} %", share * 100.0) : format_multiple(share),
-               Cell(cell.native_holds ? "holds" : "FAILS", cell.native_holds ? Tone::good : Tone::bad),
-               Cell(tree, cell.tree_holds ? Tone::good : Tone::bad)});
+               native_cell(cell), Cell(tree, cell.tree_holds ? Tone::good : Tone::bad)});
     if (cell.holds()) continue;
-    table.note(Cell("    " + cell.message, Tone::bad));
+    table.note(Cell("    " + cell.message, tone_of(cell.verdict())));
     if (cell.difference)
       table.note(fmt::format("    first mismatching parameter {} on rank {} of tp{}",
                              cell.difference->parameter, cell.difference->rank, cell.target_degree));

@@ -120,7 +120,13 @@ std::vector<ShardDifference> differences_of(const Layout& layout, const ShardedT
 void require_matching_info(const std::filesystem::path& folder, const LayoutTable& table, int degree,
                            const Geometry& geometry) {
   const auto info = read_shard_folder_info(folder);
-  if (!info) return;
+  if (!info)
+    throw InvalidInput(
+        fmt::format("{}: shardcheck.json is missing, so the shards may be unfinished; allowed: a folder "
+                    "whose writer left it "
+                    "behind the last rank file, at least {{\"format\": 1, \"layout\": \"{}:tp{}\", \"mesh\": "
+                    "{{\"tp\": {}}}}}",
+                    folder.string(), table.name(), degree, degree));
   if (info->layout.table != table.name() || info->layout.tp_degree() != degree)
     throw InvalidInput(fmt::format("{}: shards of {}, but {}:tp{} is asked for (--layout, --tp)",
                                    folder.string(), to_string(info->layout), table.name(), degree));
@@ -158,9 +164,27 @@ Golden load_golden(const std::filesystem::path& file, const Geometry& geometry) 
   return golden;
 }
 
-bool Verification::holds() const {
-  return (!golden || golden->holds()) &&
-         std::all_of(degrees.begin(), degrees.end(), [](const DegreeCheck& check) { return check.holds(); });
+Verdict GoldenCheck::verdict() const {
+  if (max_difference > kGoldenTolerance || tokens_reproduced != tokens) return Verdict::failed;
+  return vacuous.empty() ? Verdict::passed : Verdict::vacuous;
+}
+
+Verdict DegreeCheck::verdict() const {
+  if (!refused.empty() || !differences.empty()) return Verdict::failed;
+  if (!vacuous.empty()) return Verdict::vacuous;
+  if (!native_holds || tree_differing != 0) return Verdict::failed;
+  return mistrusted.empty() ? Verdict::passed : Verdict::mistrusted;
+}
+
+bool Verification::holds() const { return verdict() == Verdict::passed; }
+
+Verdict Verification::verdict() const {
+  std::vector<Verdict> verdicts;
+  if (golden) verdicts.push_back(golden->verdict());
+  for (const DegreeCheck& check : degrees) verdicts.push_back(check.verdict());
+  for (const Verdict worst : {Verdict::failed, Verdict::vacuous, Verdict::mistrusted})
+    if (std::ranges::find(verdicts, worst) != verdicts.end()) return worst;
+  return Verdict::passed;
 }
 
 struct Verifier::State {
@@ -241,19 +265,6 @@ struct Verifier::State {
     return model.forward(tokens);
   }
 
-  /// The rank that is farthest from the reference speaks for all.
-  static Comparison worst_of(const Tensor& reference, const std::vector<Tensor>& logits) {
-    Comparison worst = compare_logits(reference, logits.front());
-    for (std::size_t rank = 1; rank < logits.size(); ++rank) {
-      if (logits[rank].same_bytes(logits.front())) continue;
-      const Comparison other = compare_logits(reference, logits[rank]);
-      const std::int64_t differing = std::max(worst.differing_bits, other.differing_bits);
-      if (other.max_abs > worst.max_abs) worst = other;
-      worst.differing_bits = differing;
-    }
-    return worst;
-  }
-
   /// Foreign shards are evidence, and the checkpoint is an input: neither is written over.
   void require_separate_output() const {
     if (options.write_shards.empty()) return;
@@ -292,15 +303,14 @@ struct Verifier::State {
     c.target.table = table.name();
     if (layout.degree > 1) c.target.axes = {{"tp", layout.degree}};
     const Threshold threshold = threshold_for(c, checkpoint.logical, tokens, native);
-    const Comparison deviation = worst_of(native, run(layout, shards, Arithmetic::native));
-    if (!deviation.vacuous.empty())
-      throw InvalidCheckpoint(
-          fmt::format("{}: the logits mean nothing: {}", options.folder.string(), deviation.vacuous));
+    const Comparison deviation = compare_ranks(native, run(layout, shards, Arithmetic::native)).worst;
+    check.vacuous = deviation.vacuous;
+    if (layout.degree > 1) check.mistrusted = threshold.mistrusted();
     check.deviation = deviation.max_abs;
     check.threshold = threshold.value;
     check.threshold_source = threshold.source;
     check.native_holds = layout.degree == 1 ? deviation.max_abs == 0.0 : deviation.max_abs < threshold.value;
-    check.tree_differing = worst_of(tree, run(layout, shards, Arithmetic::tree)).differing_bits;
+    check.tree_differing = compare_ranks(tree, run(layout, shards, Arithmetic::tree)).worst.differing_bits;
   }
 
   /// Shards that are not what their layout asks for are a failed check, not a wrong use; absent files are
@@ -373,6 +383,7 @@ void Verifier::check_golden() {
   const Tensor logits = s.native_model->forward({1, positions, {tokens.begin(), tokens.begin() + positions}});
   const Comparison comparison = compare_logits(s.golden->logits, logits);
   GoldenCheck check;
+  check.vacuous = comparison.vacuous;
   check.max_difference = comparison.max_abs;
   check.worst_position = comparison.worst_row;
   check.positions = positions;

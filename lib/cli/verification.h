@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shardcheck/arithmetic/contract.h"
+#include "shardcheck/case/outcome.h"
 #include "shardcheck/checkpoint/hugging_face.h"
 #include "shardcheck/layout/layout_table.h"
 #include "shardcheck/model/reference_model.h"
@@ -35,7 +36,9 @@ struct GoldenCheck {
   std::int64_t positions = 0;
   std::int64_t tokens = 0;
   std::int64_t tokens_reproduced = 0;  // until the first that differs
-  bool holds() const { return max_difference <= kGoldenTolerance && tokens_reproduced == tokens; }
+  std::string vacuous;                 // why the golden logits decide nothing
+  Verdict verdict() const;             // failed, vacuous or passed
+  bool holds() const { return verdict() == Verdict::passed; }
 };
 
 /// How given shards differ from the right ones.
@@ -57,7 +60,11 @@ struct DegreeCheck {
   std::vector<ShardDifference> differences;
   std::filesystem::path written;  // folder our shards were written to
 
-  bool holds() const { return native_holds && tree_differing == 0 && refused.empty() && differences.empty(); }
+  std::string vacuous;     // why the logits decide nothing
+  std::string mistrusted;  // why a deviation below the threshold is no evidence
+
+  Verdict verdict() const;  // failed; vacuous or mistrusted when nothing differs but nothing is shown; passed
+  bool holds() const { return verdict() == Verdict::passed; }
 };
 
 struct Verification {
@@ -73,6 +80,7 @@ struct Verification {
   std::vector<DegreeCheck> degrees;
 
   bool holds() const;
+  Verdict verdict() const;  // the worst of its parts: failed, vacuous, mistrusted, passed
 };
 
 struct VerifyOptions {

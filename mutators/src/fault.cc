@@ -93,6 +93,19 @@ FaultChoice parse_fault(std::string_view text) {
   return {&fault, std::string(argument)};
 }
 
+std::vector<FaultChoice> choices_of(const Fault& fault) {
+  if (fault.arguments.empty()) return {{&fault, ""}};
+  std::vector<FaultChoice> choices;
+  for (const std::string_view argument : fault.arguments) choices.push_back({&fault, std::string(argument)});
+  return choices;
+}
+
+std::vector<FaultChoice> every_choice() {
+  std::vector<FaultChoice> choices;
+  for (const Fault* fault : all_faults()) std::ranges::move(choices_of(*fault), std::back_inserter(choices));
+  return choices;
+}
+
 std::optional<std::string> why_fault_is_inert(const Case& c) {
   if (c.fault.empty()) return std::nullopt;
   const FaultChoice choice = parse_fault(c.fault);

@@ -17,15 +17,6 @@ namespace {
 /// Random draws per wanted case before a fault goes without.
 constexpr std::int64_t kDrawsPerCase = 20;
 
-std::vector<FaultChoice> every_choice() {
-  std::vector<FaultChoice> choices;
-  for (const Fault* fault : all_faults()) {
-    if (fault->arguments.empty()) choices.push_back({fault, ""});
-    for (const auto argument : fault->arguments) choices.push_back({fault, std::string(argument)});
-  }
-  return choices;
-}
-
 /// By family, then by text: the order of the rows.
 std::vector<FaultChoice> ordered(std::vector<FaultChoice> choices) {
   std::ranges::sort(choices, {}, [](const FaultChoice& c) { return std::pair(c.fault->family, c.text()); });

@@ -16,15 +16,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-std::vector<FaultChoice> every_choice() {
-  std::vector<FaultChoice> choices;
-  for (const Fault* fault : all_faults()) {
-    if (fault->arguments.empty()) choices.push_back({fault, ""});
-    for (const auto argument : fault->arguments) choices.push_back({fault, std::string(argument)});
-  }
-  return choices;
-}
-
 std::string message_of(std::string_view text) {
   try {
     parse_fault(text);

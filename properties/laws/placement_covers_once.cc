@@ -75,7 +75,10 @@ std::vector<std::int64_t> count_codes(const ShardedTensors& shards, std::size_t 
   std::vector<std::int64_t> counts(codes);
   for (const auto& [name, ranks] : shards) {
     for (const Tensor& tensor : ranks) {
-      for (const std::uint32_t code : tensor.as<std::uint32_t>()) ++counts[code < codes ? code : 0];
+      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+        const std::uint64_t code = tensor.bits(i);
+        ++counts[code < codes ? code : 0];
+      }
     }
   }
   return counts;

@@ -6,12 +6,8 @@ namespace {
 /// Numbers bits from `next` on, scattered so that 16-bit elements differ too.
 void number_elements(Tensor& tensor, std::uint32_t& next) {
   constexpr std::uint32_t kOdd = 0x9E3779B1U;
-  if (tensor.dtype() == DType::f32) {
-    for (auto& bits : tensor.mutable_as<std::uint32_t>()) bits = next++ * kOdd;
-  } else {
-    for (auto& bits : tensor.mutable_as<std::uint16_t>())
-      bits = static_cast<std::uint16_t>((next++ * kOdd) >> 16);
-  }
+  const int shift = 32 - size_bits(tensor.dtype());
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) tensor.set_bits(i, (next++ * kOdd) >> shift);
 }
 
 /// Shards that no split has touched: numbered elements, replicas equal.

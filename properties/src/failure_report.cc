@@ -3,22 +3,10 @@
 #include <cmath>
 
 #include "shardcheck/properties/runner.h"
+#include "shardcheck/text/shell_quote.h"
 
 namespace shardcheck {
 namespace {
-
-/// One word of a POSIX shell.
-std::string shell_quoted(std::string_view text) {
-  std::string quoted = "'";
-  for (const char c : text) {
-    if (c == '\'') {
-      quoted += "'\\''";
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "'";
-}
 
 std::string row(std::string_view name, std::string_view value) {
   return value.empty() ? std::string() : fmt::format("    {:<24}{}\n", name, value);
@@ -70,7 +58,7 @@ std::string describe_failure(const Law& law, const Failure& failure, const std::
                       failure.nondeterministic ? "nondeterministic" : to_string(failure.outcome.verdict),
                       failure.outcome.message);
   if (failure.outcome.difference) text += difference_rows(*failure.outcome.difference);
-  text += fmt::format("  replay:\n    {} replay {}\n", program, shell_quoted(print_case(failure.minimal)));
+  text += fmt::format("  replay:\n    {} replay {}\n", program, shell_quote(print_case(failure.minimal)));
   return text + "  regression file:\n" + indented(regression_file(law, failure));
 }
 

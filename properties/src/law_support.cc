@@ -13,18 +13,10 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// First element whose bytes differ; both tensors have one shape and dtype.
-std::int64_t first_differing_element(const Tensor& expected, const Tensor& actual) {
-  const auto mismatch =
-      std::mismatch(expected.bytes().begin(), expected.bytes().end(), actual.bytes().begin());
-  return (mismatch.first - expected.bytes().begin()) * 8 / size_bits(expected.dtype());
-}
-
 /// Where a fingerprint element came from, or its bits.
 std::string origin_of(const Geometry& geometry, const Tensor& tensor, std::int64_t index) {
-  const auto at = static_cast<std::size_t>(index);
-  if (tensor.dtype() != DType::f32) return fmt::format("bits 0x{:04x}", tensor.as<std::uint16_t>()[at]);
-  const std::uint32_t bits = tensor.as<std::uint32_t>()[at];
+  const auto bits = static_cast<std::uint32_t>(tensor.bits(index));
+  if (tensor.dtype() != DType::f32) return fmt::format("bits 0x{:04x}", bits);
   if (const auto origin = decode_fingerprint(geometry, bits))
     return fmt::format("{}[{}]", origin->tensor, origin->index);
   return fmt::format("bits 0x{:08x}", bits);
@@ -48,7 +40,7 @@ void compare_elements(const Geometry& geometry, const Tensor& expected, const Te
     d.actual = kind_of(actual);
     return;
   }
-  d.worst_index = first_differing_element(expected, actual);
+  d.worst_index = expected.first_difference(actual);
   d.expected = origin_of(geometry, expected, d.worst_index);
   d.actual = origin_of(geometry, actual, d.worst_index);
 }

@@ -8,6 +8,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "control.h"
 #include "environment.h"
 #include "shardcheck/comm/collective.h"
 #include "shardcheck/layout/layout_table.h"
@@ -17,6 +18,7 @@
 #include "shardcheck/model/weights.h"
 #include "shardcheck/reshard/reshard.h"
 #include "shardcheck/tolerance/comparator.h"
+#include "shardcheck/tolerance/workbench.h"
 
 namespace shardcheck {
 namespace {
@@ -63,7 +65,7 @@ class ConfigMeasurement {
         const auto collective = make_in_process_collective(target.degree);
         const ShardedModel model(geometry_, moved, consumer_named(target.consumer), *collective,
                                  Arithmetic::native, contract);
-        add(*cell++, compare_logits(expected, model.forward(tokens).front()));
+        add(*cell++, compare_ranks(expected, model.forward(tokens)).worst);
       }
     }
   }
@@ -216,6 +218,20 @@ void check_environment(const RecordedFloor& floor, std::vector<std::string>& war
   }
 }
 
+double control_of(const Geometry& geometry) {
+  const RecordedFloor now;
+  const TensorMap weights = make_weights(geometry, WeightStyle::recorded, 0, DType::f32);
+  const Tokens tokens = make_tokens(geometry, now.batch, now.length, kFirstTokenSeed);
+  const ReferenceModel model(geometry, weights, Arithmetic::native, contract_for(geometry));
+  return control_deviation(geometry, weights, tokens, model.forward(tokens));
+}
+
+/// The weaker control of the two configurations, on the first repetition.
+double recorded_control() {
+  static const double weakest = std::min(control_of(toy()), control_of(toy_kv4()));
+  return weakest;
+}
+
 }  // namespace
 
 double seed_threshold(double worst) {
@@ -260,6 +276,12 @@ FloorCheck check_floor(const RecordedFloor& floor) {
   for (const auto& cell : floor.cells) check_cell(cell, floor, check.failures);
   check_rule(floor, check.failures);
   check_environment(floor, check.warnings);
+  Threshold threshold;
+  threshold.value = floor.threshold;
+  threshold.floor = floor.max_deviation;
+  threshold.control = recorded_control();
+  threshold.source = "recorded, phase " + floor.phase;
+  check.mistrusted = threshold.mistrusted();
   return check;
 }
 

@@ -1,14 +1,17 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <span>
 
+#include "shardcheck/checkpoint/safetensors.h"
 #include "shardcheck/layout/embedded.h"
 #include "shardcheck/tolerance/comparator.h"
 #include "shardcheck/tolerance/floor.h"
-#include "text_file.h"
+#include "text/json_guard.h"
+#include "text/messages.h"
 
 namespace shardcheck {
 
@@ -38,30 +41,52 @@ ordered_json cell_json(const FloorCell& cell) {
           {"per_seed", cell.per_seed}};
 }
 
-/// Reads an object field by field; every refusal names the field.
+using Keys = std::initializer_list<std::string_view>;
+
+/// Reads an object that holds `keys`, perhaps `optional` ones, and nothing else. Every refusal names the
+/// field.
 class Fields {
  public:
-  Fields(const json& object, std::string origin, std::string path)
+  Fields(const json& object, std::string origin, std::string path, Keys keys, Keys optional = {})
       : object_(object), origin_(std::move(origin)), path_(std::move(path)) {
     if (!object.is_object()) refuse("", "an object");
+    for (const std::string_view key : keys) at(key);
+    for (const auto& [key, value] : object.items()) {
+      if (std::ranges::find(keys, key) != keys.end() || std::ranges::find(optional, key) != optional.end())
+        continue;
+      throw InvalidInput(fmt::format("{}: field {}{} is unknown; allowed: {}", origin_, path_, quote(key),
+                                     fmt::join(keys, ", ")));
+    }
   }
 
-  Fields object(const char* key) const { return {at(key), origin_, path_ + key + "."}; }
+  Fields object(std::string_view key, Keys keys, Keys optional = {}) const {
+    return {at(key), origin_, fmt::format("{}{}.", path_, key), keys, optional};
+  }
 
-  double number(const char* key) const {
+  /// Visits every member of an object whose names are free.
+  template <typename Visit>
+  void each(std::string_view key, Keys keys, Visit visit) const {
+    if (!at(key).is_object()) refuse(key, "an object");
+    for (const auto& [name, value] : at(key).items()) {
+      visit(name,
+            Fields(value, origin_, fmt::format("{}{}.{}.", path_, key, shorten(name, kShownBytes)), keys));
+    }
+  }
+
+  double number(std::string_view key) const {
     const json& value = at(key);
     if (!value.is_number() || !std::isfinite(value.get<double>())) refuse(key, "a finite number");
     return value.get<double>();
   }
 
   /// A quantity that is measured: finite and not negative.
-  double measured(const char* key) const {
+  double measured(std::string_view key) const {
     const double value = number(key);
     if (value < 0.0) refuse(key, "a number that is not negative");
     return value;
   }
 
-  std::int64_t integer(const char* key, std::int64_t low, std::int64_t high) const {
+  std::int64_t integer(std::string_view key, std::int64_t low, std::int64_t high) const {
     const json& value = at(key);
     if (!value.is_number_integer() || value.get<std::int64_t>() < low || value.get<std::int64_t>() > high ||
         (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(high))) {
@@ -70,22 +95,22 @@ class Fields {
     return value.get<std::int64_t>();
   }
 
-  bool boolean(const char* key) const {
+  bool boolean(std::string_view key) const {
     if (!at(key).is_boolean()) refuse(key, "true or false");
     return at(key).get<bool>();
   }
 
-  std::string text(const char* key) const {
+  std::string text(std::string_view key) const {
     if (!at(key).is_string()) refuse(key, "a string");
     return at(key).get<std::string>();
   }
 
-  const json& array(const char* key) const {
+  const json& array(std::string_view key) const {
     if (!at(key).is_array()) refuse(key, "an array");
     return at(key);
   }
 
-  std::vector<double> measured_list(const char* key) const {
+  std::vector<double> measured_list(std::string_view key) const {
     std::vector<double> values;
     for (const auto& value : array(key)) {
       if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0.0) {
@@ -96,7 +121,7 @@ class Fields {
     return values;
   }
 
-  std::vector<std::uint64_t> seeds(const char* key) const {
+  std::vector<std::uint64_t> seeds(std::string_view key) const {
     std::vector<std::uint64_t> values;
     for (const auto& value : array(key)) {
       if (!value.is_number_unsigned()) refuse(key, "an array of unsigned integers");
@@ -105,7 +130,7 @@ class Fields {
     return values;
   }
 
-  std::map<std::string, std::string> texts(const char* key) const {
+  std::map<std::string, std::string> texts(std::string_view key) const {
     const json& object = at(key);
     if (!object.is_object()) refuse(key, "an object of strings");
     std::map<std::string, std::string> values;
@@ -116,14 +141,12 @@ class Fields {
     return values;
   }
 
-  const std::string& origin() const { return origin_; }
-
   [[noreturn]] void refuse(std::string_view key, std::string_view allowed) const {
     throw InvalidInput(fmt::format("{}: field {}{} must be {}", origin_, path_, key, allowed));
   }
 
  private:
-  const json& at(const char* key) const {
+  const json& at(std::string_view key) const {
     const auto found = object_.find(key);
     if (found == object_.end()) {
       throw InvalidInput(fmt::format("{}: field {}{} is missing", origin_, path_, key));
@@ -137,6 +160,12 @@ class Fields {
 };
 
 constexpr std::int64_t kLargestExtent = std::int64_t{1} << 24;
+constexpr std::size_t kLargestFileBytes = std::size_t{16} << 20;
+constexpr int kSafetyFactor = 100;
+const Keys kGeometryKeys = {"d_model",  "n_layers", "n_heads",    "n_kv_heads", "head_dim", "ffn",    "vocab",
+                            "norm_eps", "rope",     "rope_theta", "tied",       "qkv_bias", "qk_norm"};
+const Keys kCellKeys = {"config",  "source_degree", "target_degree", "max_deviation",
+                        "max_ulp", "median_ulp",    "mean_ulp",      "per_seed"};
 
 Geometry geometry_from(const Fields& f) {
   Geometry g;
@@ -171,28 +200,45 @@ FloorCell cell_from(const Fields& f) {
   return cell;
 }
 
+/// The parts that are written for readers must say what the rule is.
+void require_rule(const Fields& f) {
+  if (f.number("ulp") != kUlp) f.refuse("ulp", fmt::format("{}", kUlp));
+  f.text("note");
+  const Fields rule = f.object("rule", {"description", "safety_factor", "expression"});
+  rule.integer("safety_factor", kSafetyFactor, kSafetyFactor);
+  rule.text("description");
+  rule.text("expression");
+}
+
+void read_measurement(const Fields& f, RecordedFloor& floor) {
+  floor.repetitions = static_cast<int>(f.integer("repetitions", 1, 1000000));
+  floor.batch = f.integer("batch", 1, kLargestExtent);
+  floor.length = f.integer("length", 1, kLargestExtent);
+  floor.dtype = f.text("dtype");
+  floor.model_seeds = f.seeds("model_seeds");
+  floor.token_seeds = f.seeds("token_seeds");
+}
+
 RecordedFloor floor_from(const json& document, const std::string& origin) {
-  const Fields f(document, origin, "");
+  const Fields f(document, origin, "",
+                 {"phase", "note", "ulp", "configs", "rule", "threshold", "max_deviation", "measurement",
+                  "environment", "results"});
   RecordedFloor floor;
   floor.phase = f.text("phase");
   if (floor.phase != "in_process" && floor.phase != "mpi") f.refuse("phase", "in_process or mpi");
+  require_rule(f);
   floor.max_deviation = f.measured("max_deviation");
   floor.threshold = f.measured("threshold");
-  const Fields configs = f.object("configs");
-  for (const auto& [name, value] : document.at("configs").items()) {
-    floor.configs[name] = geometry_from(configs.object(name.c_str()));
-  }
-  const Fields measurement = f.object("measurement");
-  floor.repetitions = static_cast<int>(measurement.integer("repetitions", 1, 1000000));
-  floor.batch = measurement.integer("batch", 1, kLargestExtent);
-  floor.length = measurement.integer("length", 1, kLargestExtent);
-  floor.dtype = measurement.text("dtype");
-  floor.model_seeds = measurement.seeds("model_seeds");
-  floor.token_seeds = measurement.seeds("token_seeds");
+  f.each("configs", kGeometryKeys,
+         [&](const std::string& name, const Fields& g) { floor.configs[name] = geometry_from(g); });
+  read_measurement(
+      f.object("measurement", {"repetitions", "model_seeds", "token_seeds", "batch", "length", "dtype"},
+               {"backend", "processes_per_cell"}),
+      floor);
   floor.environment = f.texts("environment");
   const json& results = f.array("results");
   for (std::size_t i = 0; i < results.size(); ++i) {
-    floor.cells.push_back(cell_from(Fields(results[i], origin, fmt::format("results[{}].", i))));
+    floor.cells.push_back(cell_from(Fields(results[i], origin, fmt::format("results[{}].", i), kCellKeys)));
   }
   return floor;
 }
@@ -209,7 +255,7 @@ std::string to_json(const RecordedFloor& floor) {
       {"description",
        "the smallest power of ten at or above safety_factor times the worst deviation of every cell and "
        "repetition; comparison is strict"},
-      {"safety_factor", 100},
+      {"safety_factor", kSafetyFactor},
       {"expression", "10 ** ceil(log10(safety_factor * max_deviation))"}};
   document["threshold"] = floor.threshold;
   document["max_deviation"] = floor.max_deviation;
@@ -223,9 +269,7 @@ std::string to_json(const RecordedFloor& floor) {
 }
 
 RecordedFloor parse_floor(std::string_view text, const std::string& origin) {
-  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (document.is_discarded()) throw InvalidInput(fmt::format("{}: not valid JSON", origin));
-  return floor_from(document, origin);
+  return floor_from(parse_json_object<InvalidInput>(text, origin, kLargestFileBytes), origin);
 }
 
 RecordedFloor load_recorded_floor(const std::string& phase, const std::filesystem::path& data_dir) {
@@ -236,7 +280,7 @@ RecordedFloor load_recorded_floor(const std::string& phase, const std::filesyste
   };
   if (!data_dir.empty()) {
     const auto file = data_dir / name;
-    return require_phase(parse_floor(read_text_file(file), file.string()), file.string());
+    return require_phase(parse_floor(read_text(file, kLargestFileBytes), file.string()), file.string());
   }
   for (const EmbeddedFile& file : embedded_floors()) {
     if (file.name == name) return require_phase(parse_floor(file.text, name), name);

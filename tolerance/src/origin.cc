@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "shardcheck/model/weights.h"
 
 namespace shardcheck {
@@ -42,18 +40,10 @@ std::string element_text(const Tensor& tensor, std::int64_t flat) {
 
 std::string origin_text(const Geometry& geometry, const Tensor& tensor, std::int64_t flat) {
   if (tensor.dtype() != DType::f32) return element_text(tensor, flat);
-  const std::uint32_t bits = tensor.as<std::uint32_t>()[static_cast<std::size_t>(flat)];
+  const auto bits = static_cast<std::uint32_t>(tensor.bits(flat));
   const auto origin = decode_fingerprint(geometry, bits);
   if (!origin) return fmt::format("no element of the checkpoint (bits 0x{:08x})", bits);
   return origin->tensor + coordinates(shape_of(geometry, origin->tensor), origin->index);
-}
-
-std::int64_t first_differing_element(const Tensor& expected, const Tensor& actual) {
-  const auto a = expected.bytes();
-  const auto b = actual.bytes();
-  const auto at = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
-  if (at == a.end()) return -1;
-  return (at - a.begin()) * 8 / size_bits(expected.dtype());
 }
 
 }  // namespace shardcheck

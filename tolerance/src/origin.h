@@ -18,7 +18,4 @@ std::string element_text(const Tensor& tensor, std::int64_t flat);
 /// "layers.0.q[64, 0]" for an f32 fingerprint element, "no element of the checkpoint (bits 0x...)" otherwise.
 std::string origin_text(const Geometry& geometry, const Tensor& tensor, std::int64_t flat);
 
-/// Flat index of the first element whose bytes differ, -1 when none does. Shapes and dtypes must agree.
-std::int64_t first_differing_element(const Tensor& expected, const Tensor& actual);
-
 }  // namespace shardcheck

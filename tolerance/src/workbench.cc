@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 
+#include "control.h"
 #include "origin.h"
 #include "shardcheck/model/sharded_model.h"
 #include "shardcheck/tolerance/floor.h"
@@ -41,15 +42,11 @@ Threshold recorded_threshold(const Geometry& geometry) {
     throw InvalidInput("tolerance/in_process.json: no recorded configuration has the geometry " +
                        to_string(geometry));
   }
-  return {floor.threshold, floor.max_deviation, "tolerance/in_process.json"};
-}
-
-/// Rank whose logits are not rank 0's bit for bit, or -1.
-int disagreeing_rank(const std::vector<Tensor>& logits) {
-  for (std::size_t rank = 1; rank < logits.size(); ++rank) {
-    if (!logits[rank].same_bytes(logits.front())) return static_cast<int>(rank);
-  }
-  return -1;
+  Threshold threshold;
+  threshold.value = floor.threshold;
+  threshold.floor = floor.max_deviation;
+  threshold.source = "tolerance/in_process.json";
+  return threshold;
 }
 
 std::string described(const Tensor& tensor) {
@@ -176,9 +173,13 @@ const Tensor& Workbench::reference(Arithmetic arithmetic) {
 const Threshold& Workbench::threshold() {
   State& s = *state_;
   if (!s.threshold) {
-    s.threshold = has_recorded_floor(s.value, s.tokens)
-                      ? recorded_threshold(s.value.geometry)
-                      : threshold_for(s.value, s.weights, s.tokens, reference(Arithmetic::native));
+    const Tensor& native = reference(Arithmetic::native);
+    if (has_recorded_floor(s.value, s.tokens)) {
+      s.threshold = recorded_threshold(s.value.geometry);
+      s.threshold->control = control_deviation(s.value.geometry, s.weights, s.tokens, native);
+    } else {
+      s.threshold = threshold_for(s.value, s.weights, s.tokens, native);
+    }
   }
   return *s.threshold;
 }
@@ -219,32 +220,35 @@ Outcome Workbench::State::judge_bytes(const ShardedTensors& expected, const Shar
 }
 
 /// Bit for bit without a limit, else deviation < limit. Every rank is held against the reference, so that a
-/// rank which disagrees counts with its deviation.
+/// rank which disagrees counts with its deviation. What differs fails under any usable limit; what does not
+/// passes only under one that can be trusted.
 Outcome Workbench::State::judge_logits(const Tensor& reference, const std::vector<Tensor>& logits,
                                        const Threshold* limit) const {
-  Comparison worst = compare_logits(reference, logits.front());
-  const int dissenter = disagreeing_rank(logits);
-  if (dissenter >= 0) {
-    const Comparison other = compare_logits(reference, logits[static_cast<std::size_t>(dissenter)]);
-    if (other.max_abs > worst.max_abs) worst = other;
-  }
+  const RankComparison ranks = compare_ranks(reference, logits);
+  const Comparison& worst = ranks.worst;
   Difference d = difference(worst);
-  d.rank = dissenter;
+  d.rank = ranks.dissenting_rank < 0 ? -1 : ranks.worst_rank;
   d.threshold = limit == nullptr ? 0.0 : limit->value;
   Outcome outcome = Outcome::pass();
   if (!worst.vacuous.empty()) {
     outcome = Outcome::of(Verdict::vacuous, worst.vacuous);
-  } else if (dissenter >= 0) {
-    outcome = Outcome::fail(fmt::format("rank {} disagrees with rank 0 on the logits", dissenter), d);
+  } else if (ranks.dissenting_rank >= 0) {
+    outcome = Outcome::fail(
+        fmt::format("rank {} disagrees with rank 0 on the logits; rank {} is farthest from the reference, by "
+                    "{:.4g} at token {}",
+                    ranks.dissenting_rank, ranks.worst_rank, worst.max_abs, worst.worst_row),
+        d);
   } else if (limit == nullptr && worst.differing_bits > 0) {
     outcome =
         Outcome::fail(fmt::format("{} of {} logits differ in their bits, the worst by {:.4g} at token {}",
                                   worst.differing_bits, reference.elements(), worst.max_abs, worst.worst_row),
                       d);
-  } else if (limit != nullptr && !(worst.max_abs < limit->value)) {
+  } else if (limit != nullptr && limit->is_usable() && !(worst.max_abs < limit->value)) {
     outcome = Outcome::fail(fmt::format("logits deviate by {:.4g} at token {}, the threshold is {:.4g} ({})",
                                         worst.max_abs, worst.worst_row, limit->value, limit->source),
                             d);
+  } else if (limit != nullptr && !limit->mistrusted().empty()) {
+    outcome = Outcome::of(Verdict::mistrusted, limit->mistrusted());
   }
   outcome.deviation = worst.max_abs;
   outcome.threshold = d.threshold;
@@ -309,7 +313,7 @@ std::optional<Difference> Workbench::first_difference(const Layout& layout, cons
       if (held.shape() != right[rank].shape() || held.dtype() != right[rank].dtype()) {
         return differ(entry.name, rank, described(right[rank]), described(held));
       }
-      const std::int64_t at = first_differing_element(right[rank], held);
+      const std::int64_t at = right[rank].first_difference(held);
       Difference d = differ(entry.name, rank, element_text(right[rank], at), element_text(held, at));
       d.worst_index = at;
       return d;

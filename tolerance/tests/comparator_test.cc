@@ -1,7 +1,9 @@
 #include "shardcheck/tolerance/comparator.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -106,10 +108,96 @@ TEST(CompareLogits, FlagsAnOutputThatShowsNothing) {
   EXPECT_TRUE(vacuous({0, 0, 0, 0}));
   EXPECT_TRUE(vacuous({7, 7, 7}));
   EXPECT_TRUE(vacuous({7}));
-  EXPECT_TRUE(vacuous({1, 0, 0, 0, 0, 0, 0, 0, 0, 0}));   // 90 % zeros
-  EXPECT_FALSE(vacuous({1, 2, 0, 0, 0, 0, 0, 0, 0, 0}));  // 80 %
+  EXPECT_TRUE(vacuous({1, 0, 0, 0, 0, 0, 0, 0, 0, 0}));  // 90 % zeros
+  EXPECT_TRUE(vacuous({3, 5, 5, 5, 5, 5, 5, 5, 5, 5}));  // or of any one value
+  EXPECT_FALSE(vacuous({1, 0, 2, 0.5F, 3}));
   const Tensor empty = Tensor::zeros(DType::f32, {0, 4});
   EXPECT_FALSE(compare_logits(empty, empty).vacuous.empty());
+}
+
+/// Distinct values but for what a test makes equal.
+std::vector<float> distinct(std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = 1.0F + static_cast<float>(i);
+  return values;
+}
+
+std::string why_vacuous(const Tensor& expected) { return compare_logits(expected, expected).vacuous; }
+
+TEST(CompareLogits, MemoryNobodyWroteIsNoEvidence) {
+  const Tensor right = matrix(4, distinct(24));
+  EXPECT_EQ(why_vacuous(right), "");
+  Tensor unwritten = right;
+  unwritten.set_bits(5, Tensor::poisoned(DType::f32, {1}).bits(0));
+  EXPECT_THAT(why_vacuous(unwritten), testing::HasSubstr("not written"));
+  EXPECT_TRUE(std::isinf(compare_logits(right, unwritten).max_abs));
+}
+
+/// Overwrites the block of `width` columns at `to` by the one at `from` in the first `rows` rows.
+void copy_columns(std::vector<float>& values, std::ptrdiff_t columns, std::ptrdiff_t rows,
+                  std::ptrdiff_t width, std::ptrdiff_t from, std::ptrdiff_t to) {
+  for (std::ptrdiff_t row = 0; row < rows; ++row) {
+    std::copy_n(values.begin() + row * columns + from, width, values.begin() + row * columns + to);
+  }
+}
+
+// Ranks cut the vocabulary: where two of the blocks are equal, exchanging them would not show.
+TEST(CompareLogits, EqualBlocksOfTheVocabularyHideAnExchange) {
+  constexpr std::ptrdiff_t kRows = 5, kWidth = 9;
+  for (const std::ptrdiff_t parts : {2, 3, 4, 8}) {
+    for (const std::ptrdiff_t missing : {0, 1}) {  // of the last block
+      const std::ptrdiff_t columns = parts * kWidth - missing, last = (parts - 1 - missing) * kWidth;
+      if (last == 0) continue;
+      std::vector<float> values = distinct(static_cast<std::size_t>(kRows * columns));
+      copy_columns(values, columns, kRows - 1, kWidth, 0, last);
+      EXPECT_EQ(why_vacuous(matrix(kRows, values)), "") << "one token still tells them apart";
+      copy_columns(values, columns, kRows, kWidth, 0, last);
+      EXPECT_THAT(why_vacuous(matrix(kRows, values)), testing::HasSubstr("vocabulary")) << columns;
+    }
+  }
+}
+
+TEST(CompareLogits, EqualBlocksOfTokensHideAnExchange) {
+  std::vector<float> values = distinct(8 * 7);
+  std::copy_n(values.begin() + 2 * 7, 2 * 7, values.begin() + 6 * 7);
+  EXPECT_THAT(why_vacuous(matrix(8, values)), testing::HasSubstr("tokens"));
+  // An output that does not depend on its input.
+  for (int row = 1; row < 8; ++row) std::copy_n(values.begin(), 7, values.begin() + row * 7);
+  EXPECT_THAT(why_vacuous(matrix(8, values)), testing::HasSubstr("tokens"));
+}
+
+TEST(CompareLogits, AFewEqualTokensAmongManyHideNothing) {
+  std::vector<float> values = distinct(32 * 7);
+  std::copy_n(values.begin(), 7, values.begin() + 7);
+  EXPECT_EQ(why_vacuous(matrix(32, values)), "");
+}
+
+TEST(CompareRanks, TheFarthestRankSpeaksWhicheverItIs) {
+  const Tensor right = matrix(2, distinct(10));
+  for (std::size_t far = 0; far < 5; ++far) {
+    std::vector<Tensor> logits(5, right);
+    for (std::size_t rank = 0; rank < 5; ++rank) {
+      logits[rank].mutable_f32()[rank] += rank == far ? 4.0F : 0.25F;
+    }
+    logits[(far + 1) % 5].mutable_f32()[9] += 0.125F;
+    const RankComparison ranks = compare_ranks(right, logits);
+    EXPECT_EQ(ranks.worst_rank, static_cast<int>(far));
+    EXPECT_EQ(ranks.worst.max_abs, 4.0);
+    EXPECT_EQ(ranks.worst.worst_index, static_cast<std::int64_t>(far));
+    EXPECT_EQ(ranks.worst.differing_bits, 2) << "the most of any rank";
+    EXPECT_EQ(ranks.dissenting_rank, 1);
+  }
+}
+
+TEST(CompareRanks, RanksThatAgreeDissentNowhere) {
+  const Tensor right = matrix(2, distinct(10));
+  Tensor wrong = right;
+  wrong.mutable_f32()[3] += 1.0F;
+  const RankComparison ranks = compare_ranks(right, {wrong, wrong, wrong});
+  EXPECT_EQ(ranks.dissenting_rank, -1);
+  EXPECT_EQ(ranks.worst_rank, 0);
+  EXPECT_EQ(ranks.worst.max_abs, 1.0);
+  EXPECT_THROW(compare_ranks(right, {}), std::invalid_argument);
 }
 
 TEST(CompareLogits, OnlyTheExpectedSideDecidesWhetherAComparisonMeansSomething) {

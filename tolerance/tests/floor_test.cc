@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "shardcheck/checkpoint/safetensors.h"
 #include "shardcheck/tolerance/comparator.h"
 
 namespace shardcheck {
@@ -62,6 +63,42 @@ TEST(SeedThreshold, RefusesWhatIsNoNumber) {
 }
 
 TEST(RecordedFloorArtifact, PassesItsCheck) { EXPECT_THAT(check_floor(recorded()).failures, IsEmpty()); }
+
+TEST(RecordedFloorArtifact, IsTrusted) { EXPECT_EQ(check_floor(recorded()).mistrusted, ""); }
+
+/// A recording that follows the rule in every cell, with deviations of this size.
+RecordedFloor inflated(double worst) {
+  RecordedFloor floor = recorded();
+  for (auto& cell : floor.cells) {
+    if (cell.target_degree == 1) continue;
+    cell.per_seed.assign(cell.per_seed.size(), worst);
+    cell.max_deviation = worst;
+    cell.max_ulp = worst / kUlp;
+    cell.mean_ulp = cell.median_ulp = cell.max_ulp / 2;
+  }
+  floor.max_deviation = worst;
+  floor.threshold = seed_threshold(worst);
+  return floor;
+}
+
+TEST(CheckFloor, AThresholdThatTheControlWouldPassIsMistrusted) {
+  for (const double worst : {0.1, 1e6}) {
+    const FloorCheck check = check_floor(inflated(worst));
+    EXPECT_THAT(check.failures, IsEmpty()) << worst;
+    EXPECT_THAT(check.mistrusted, HasSubstr("too large")) << worst;
+  }
+  EXPECT_EQ(check_floor(inflated(1e-5)).mistrusted, "");
+}
+
+TEST(CheckFloor, AThresholdThatIsNoNumberIsMistrustedToo) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double value : {kInfinity, std::numeric_limits<double>::quiet_NaN()}) {
+    RecordedFloor floor = recorded();
+    floor.threshold = floor.max_deviation = value;
+    EXPECT_NE(check_floor(floor).mistrusted, "");
+    EXPECT_THAT(check_floor(floor).failures, testing::Not(IsEmpty()));
+  }
+}
 
 TEST(RecordedFloorArtifact, IsOfTheInProcessPhase) {
   EXPECT_EQ(recorded().phase, "in_process");
@@ -227,7 +264,7 @@ std::string with(const std::string& from, const std::string& to) {
 
 TEST(FloorJson, RefusalsNameTheFileAndTheField) {
   EXPECT_THAT(refusal(""), HasSubstr("floor.json: not valid JSON"));
-  EXPECT_THAT(refusal("[]"), HasSubstr("must be an object"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("a JSON object"));
   EXPECT_THAT(refusal("{}"), HasSubstr("field phase is missing"));
   EXPECT_THAT(refusal(with("\"in_process\"", "\"gloo\"")),
               HasSubstr("field phase must be in_process or mpi"));
@@ -248,6 +285,28 @@ TEST(FloorJson, RefusalsNameTheFileAndTheField) {
   EXPECT_THAT(refusal(with("\"cpu\": \"", "\"cpu\": 1, \"x\": \"")), HasSubstr("field environment"));
 }
 
+TEST(FloorJson, IsReadAsStrictlyAsEveryOtherFile) {
+  struct Row {
+    const char *from, *to, *part;
+  };
+  for (const Row& row : {
+           Row{"\"phase\":", "\"extra\": 1, \"phase\":", "field 'extra' is unknown"},
+           Row{"\"ffn\":", "\"ffm\": 704, \"ffn\":", "field configs.kv2.'ffm' is unknown"},
+           Row{"\"batch\":", "\"bach\": 2, \"batch\":", "field measurement.'bach' is unknown"},
+           Row{"\"max_ulp\":", "\"ulps\": 2, \"max_ulp\":", "field results[0].'ulps' is unknown"},
+           Row{"\"safety_factor\": 100", "\"safety_factor\": 1000", "field rule.safety_factor must be"},
+           Row{"\"phase\":", "\"phase\": \"mpi\", \"phase\":", "appears twice"},
+           Row{"\"ulp\": ", "\"ulp\": 1", "field ulp must be"},
+           Row{"\"threshold\": 0.001", "\"threshold\": NaN", "not valid JSON"},
+           Row{"\"threshold\": 0.001", "\"threshold\": 1e999", "not valid JSON"},
+           Row{"\"threshold\": 0.001", "\"threshold\": null", "field threshold must be"},
+       }) {
+    EXPECT_THAT(refusal(with(row.from, row.to)), HasSubstr(row.part));
+  }
+  EXPECT_THAT(refusal(std::string(200'000, '[')), HasSubstr("nested deeper"));
+  EXPECT_THAT(refusal("{\"\xFF\":1}"), HasSubstr("UTF-8"));
+}
+
 TEST(LoadRecordedFloor, ReadsAFolderInsteadOfTheEmbeddedFile) {
   const auto folder = std::filesystem::path(testing::TempDir()) / "floors";
   std::filesystem::create_directories(folder);
@@ -262,7 +321,7 @@ TEST(LoadRecordedFloor, APhaseIsNeverUsedForAnother) {
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "mpi.json") << to_json(recorded());
   EXPECT_THROW(load_recorded_floor("mpi", folder), InvalidInput);
-  EXPECT_THROW(load_recorded_floor("in_process", folder), InvalidInput);
+  EXPECT_THROW(load_recorded_floor("in_process", folder), IoError);
   EXPECT_THROW(load_recorded_floor("no such phase"), InvalidInput);
 }
 

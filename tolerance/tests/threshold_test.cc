@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "shardcheck/tolerance/workbench.h"
 #include "small_cases.h"
@@ -63,6 +64,45 @@ TEST(ThresholdFor, SumsOfOneTermAreGivenOneRoundingOfTheLargestLogit) {
   EXPECT_EQ(bench.threshold().floor, 0x1p-24 * largest);
 }
 
+TEST(Threshold, IsMistrustedUnlessTheControlStandsTenTimesAboveIt) {
+  Threshold threshold;
+  threshold.source = "a test";
+  threshold.control = 1.0;
+  const auto mistrusted = [&](double value) {
+    threshold.value = value;
+    return !threshold.mistrusted().empty();
+  };
+  EXPECT_FALSE(mistrusted(1e-3));
+  EXPECT_FALSE(mistrusted(0.125 * 0.75));
+  EXPECT_TRUE(mistrusted(0.125));
+  EXPECT_TRUE(mistrusted(2.0));
+  EXPECT_TRUE(mistrusted(1e300));
+  EXPECT_TRUE(mistrusted(0.0));
+  EXPECT_TRUE(mistrusted(-1.0));
+  EXPECT_TRUE(mistrusted(std::numeric_limits<double>::infinity()));
+  EXPECT_TRUE(mistrusted(std::numeric_limits<double>::quiet_NaN()));
+  threshold.control = 0.0;
+  EXPECT_TRUE(mistrusted(1e-9));
+}
+
+TEST(ThresholdFor, AnInfiniteFloorIsMistrusted) {
+  const Case c = small_case("seed", "seed:tp2");
+  const TensorMap weights = weights_of(c);
+  const Tokens tokens = make_tokens(c.geometry, c.batch, c.length, c.seed);
+  const ReferenceModel model(c.geometry, weights, Arithmetic::native, contract_for(c.geometry));
+  Tensor reference = model.forward(tokens);
+  reference.mutable_f32()[0] = std::numeric_limits<float>::infinity();
+  const Threshold threshold = threshold_for(c, weights, tokens, reference);
+  EXPECT_TRUE(std::isinf(threshold.value));
+  EXPECT_NE(threshold.mistrusted(), "");
+}
+
+TEST(ThresholdFor, RandomCasesAreTrusted) {
+  for (const char* target : {"seed", "seed:tp2", "vllm-llama:tp4"}) {
+    EXPECT_EQ(Workbench(small_case("seed", target)).threshold().mistrusted(), "");
+  }
+}
+
 TEST(RecordedThreshold, ServesTheRecordedConfigurationsAlone) {
   Case c = small_case("seed", "seed:tp2");
   c.geometry = toy();
@@ -73,6 +113,7 @@ TEST(RecordedThreshold, ServesTheRecordedConfigurationsAlone) {
     Workbench bench(c);
     EXPECT_EQ(bench.threshold().source, "tolerance/in_process.json");
     EXPECT_EQ(bench.threshold().value, 1e-3);
+    EXPECT_EQ(bench.threshold().mistrusted(), "");
   }
   c.length = 15;
   EXPECT_NE(Workbench(c).threshold().source, "tolerance/in_process.json");

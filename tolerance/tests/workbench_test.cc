@@ -86,8 +86,9 @@ TEST(LayoutOracle, NamesParameterRankAndOrigins) {
   Workbench bench(small_case("seed", "seed:tp2"));
   Changed subject([](ShardedTensors& shards) {
     Tensor& shard = shards.at("layers.1.o_proj").at(1);
-    auto values = shard.mutable_as<std::uint32_t>();
-    std::swap(values[5], values[18]);
+    const std::uint64_t held = shard.bits(5);
+    shard.set_bits(5, shard.bits(18));
+    shard.set_bits(18, held);
   });
   const Outcome outcome = bench.judge(Oracle::layout, subject);
   ASSERT_EQ(outcome.verdict, Verdict::failed);
@@ -162,8 +163,53 @@ TEST(LogitOracles, NameARankThatDisagrees) {
     const Outcome outcome = bench.judge(oracle, subject);
     EXPECT_EQ(outcome.verdict, Verdict::failed);
     EXPECT_THAT(outcome.message, HasSubstr("rank 1 disagrees with rank 0"));
-    EXPECT_EQ(outcome.difference->rank, 1);
   }
+}
+
+// Every rank scales its logits a little, one of them a lot.
+TEST(LogitOracles, TheFarthestOfAllRanksIsNamedWithItsDeviation) {
+  Case c = small_case("seed", "hf-llama:tp4");
+  c.geometry.tied = true;
+  Workbench bench(c);
+  for (const std::size_t far : {0U, 1U, 2U, 3U}) {
+    Changed subject([&](ShardedTensors& shards) {
+      std::vector<Tensor>& norms = shards.at("model.norm.weight");
+      for (std::size_t rank = 0; rank < norms.size(); ++rank) {
+        for (float& weight : norms[rank].mutable_f32()) weight *= rank == far ? 3.0F : 1.0F + 0x1p-10F;
+      }
+    });
+    for (const Oracle oracle : {Oracle::tree, Oracle::native}) {
+      const Outcome outcome = bench.judge(oracle, subject);
+      ASSERT_EQ(outcome.verdict, Verdict::failed);
+      EXPECT_EQ(outcome.difference->rank, static_cast<int>(far));
+      double largest = 0.0;
+      for (const float logit : bench.reference(Arithmetic::native).f32()) {
+        largest = std::max(largest, std::fabs(static_cast<double>(logit)));
+      }
+      EXPECT_NEAR(outcome.deviation, 2 * largest, 1e-3 * largest);
+    }
+  }
+}
+
+// A model whose attention adds nothing to its logits: no threshold could show that it is wrong.
+TEST(LogitOracles, WhereTheControlWouldPassNativeIsMistrustedAndTreeJudges) {
+  const Case c = small_case("seed", "seed:tp2");
+  TensorMap weights = make_weights(c.geometry, c.weights, c.seed, c.dtype);
+  for (auto& [name, tensor] : weights) {
+    if (name.ends_with(".o_proj")) tensor = Tensor::zeros(tensor.dtype(), tensor.shape());
+  }
+  Workbench bench(c, weights, make_tokens(c.geometry, c.batch, c.length, 1));
+  Subject subject;
+  const Outcome native = bench.judge(Oracle::native, subject);
+  EXPECT_EQ(native.verdict, Verdict::mistrusted);
+  EXPECT_THAT(native.message, HasSubstr("without attention"));
+  EXPECT_LT(native.deviation, native.threshold);
+  EXPECT_EQ(bench.judge(Oracle::tree, subject).verdict, Verdict::passed);
+  // What stands above the threshold is a failure all the same.
+  Changed broken([](ShardedTensors& shards) {
+    std::swap(shards.at("layers.0.down")[0], shards.at("layers.0.down")[1]);
+  });
+  EXPECT_EQ(bench.judge(Oracle::native, broken).verdict, Verdict::failed);
 }
 
 TEST(LogitOracles, AConstantOutputIsVacuous) {

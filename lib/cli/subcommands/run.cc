@@ -263,7 +263,7 @@ class Run {
             fmt::format("threshold {:.0e} from {}, {}", invariants.cells.at(0).threshold,
                         invariants.threshold_source, format_seconds(invariants.seconds)),
             invariant_table(invariants), !holds);
-    if (!holds) fold(kFailed);
+    if (!holds) fold(invariants.failed() ? kFailed : kInconclusive);
   }
 
   void corpus() {
@@ -302,7 +302,7 @@ class Run {
   /// it.
   void judge_fault_run() {
     std::int64_t acted = 0, cases = 0;
-    bool failed = report_.invariants && !report_.invariants->holds();
+    bool failed = report_.invariants && report_.invariants->failed();
     for (const LawReport& law : report_.laws) {
       cases += law.cases;
       acted += law.cases - law.skipped;  // a case is skipped where the fault cannot act

@@ -109,11 +109,15 @@ int check(const Arguments& arguments, const RecordedFloor& floor) {
     print_line(fmt::format("  {}  {}", paint(Tone::doubtful, "warning"), warning));
   for (const std::string& failure : result.failures)
     print_line(fmt::format("  {}  {}", paint(Tone::bad, "failure"), failure));
-  const bool holds = result.failures.empty();
-  print_line(fmt::format("{}  recorded floor, threshold {:.0e}, {}",
-                         paint(holds ? Tone::good : Tone::bad, holds ? "PASSED" : "FAILED"), floor.threshold,
+  if (!result.mistrusted.empty())
+    print_line(fmt::format("  {}  {}", paint(Tone::doubtful, "mistrusted"), result.mistrusted));
+  const int code = !result.failures.empty() ? kFailed : result.mistrusted.empty() ? kPassed : kInconclusive;
+  const std::string verdict = code == kPassed   ? paint(Tone::good, "PASSED")
+                              : code == kFailed ? paint(Tone::bad, "FAILED")
+                                                : paint(Tone::doubtful, "MISTRUSTED");
+  print_line(fmt::format("{}  recorded floor, threshold {:.0e}, {}", verdict, floor.threshold,
                          format_noun(static_cast<std::int64_t>(result.warnings.size()), "warning")));
-  return holds ? kPassed : kFailed;
+  return code;
 }
 
 void require_option_belongs(const Arguments& arguments, const std::string& action) {

@@ -1,6 +1,8 @@
 // shardcheck verify: a real checkpoint, and shards another tool made of it.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 
 #include "exit_code.h"
@@ -69,6 +71,29 @@ void print_facts(const Verification& v) {
   print(table.text());
 }
 
+Tone tone_of(Verdict verdict) {
+  if (verdict == Verdict::passed) return Tone::good;
+  return verdict == Verdict::failed ? Tone::bad : Tone::doubtful;
+}
+
+std::string word_of(Verdict verdict) {
+  std::string word(to_string(verdict));
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::toupper(c); });
+  return word;
+}
+
+Cell verdict_cell(Verdict verdict) {
+  const std::string word = verdict == Verdict::passed   ? "holds"
+                           : verdict == Verdict::failed ? "FAILS"
+                                                        : word_of(verdict);
+  return Cell(word, tone_of(verdict));
+}
+
+void print_doubt(const std::string& what, const std::string& vacuous, const std::string& mistrusted) {
+  for (const std::string& why : {vacuous, mistrusted})
+    if (!why.empty()) print_line(fmt::format("    {}  {}", paint(Tone::doubtful, what), why));
+}
+
 void print_golden(const GoldenCheck& golden) {
   print_section("Golden", "the reference against an independent implementation");
   const bool logits = golden.max_difference <= kGoldenTolerance;
@@ -82,6 +107,7 @@ void print_golden(const GoldenCheck& golden) {
   table.row({"greedy tokens", fmt::format("{} of {} reproduced", golden.tokens_reproduced, golden.tokens),
              "all", Cell(tokens ? "holds" : "FAILS", tokens ? Tone::good : Tone::bad)});
   print(table.text());
+  print_doubt("golden logits", golden.vacuous, "");
 }
 
 std::string margin_of(const DegreeCheck& check) {
@@ -131,13 +157,14 @@ void print_degrees(const Verification& v) {
                    : Cell(format_multiple(check.threshold > 0.0 ? check.deviation / check.threshold : 0.0) +
                               " above",
                           Tone::bad),
-               Cell(check.holds() ? "holds" : "FAILS", check.holds() ? Tone::good : Tone::bad)});
+               verdict_cell(check.verdict())});
   }
   print(table.text());
   if (!v.degrees.empty() && !v.degrees.back().threshold_source.empty())
     print_line(paint(Tone::faint, fmt::format("  threshold: {}", v.degrees.back().threshold_source)));
   for (const DegreeCheck& check : v.degrees) {
     print_differences(check);
+    print_doubt(fmt::format("tp{}", check.degree), check.vacuous, check.mistrusted);
     if (!check.written.empty())
       print_line(fmt::format("  shards of tp{} written to {}", check.degree, check.written.string()));
   }
@@ -173,9 +200,7 @@ void print_story(const Verifier& verifier, const Tokenizer& tokenizer, const std
 }
 
 void print_verdict(const Verification& v, double seconds) {
-  const bool holds = v.holds();
-  print_line(fmt::format("\n{}  {}{}   {}",
-                         paint(holds ? Tone::good : Tone::bad, holds ? "PASSED" : "FAILED"),
+  print_line(fmt::format("\n{}  {}{}   {}", paint(tone_of(v.verdict()), word_of(v.verdict())),
                          format_noun(static_cast<std::int64_t>(v.degrees.size()), "degree"),
                          v.golden ? ", golden logits and tokens" : "", format_seconds(seconds)));
 }
@@ -210,7 +235,7 @@ int run(const std::vector<std::string>& words) {
   report.arguments = words;
   report.seed = options.seed;
   report.verification = v;
-  report.exit_code = v.holds() ? kPassed : kFailed;
+  report.exit_code = v.holds() ? kPassed : v.verdict() == Verdict::failed ? kFailed : kInconclusive;
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   print_verdict(v, report.seconds);
   write_json_reports(report, arguments->common().json_reports);

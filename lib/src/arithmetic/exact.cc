@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "arithmetic/ceil_div.h"
 #include "arithmetic/exact_calls.h"
 #include "arithmetic/exact_operand.h"
 #include "arithmetic/exact_partial_builder.h"
@@ -47,7 +48,7 @@ void multiply(const ExactKernel& kernel, const ExactOperand& a, const ExactOpera
   BlockSums sums;
   const std::int64_t tallest =
       std::clamp<std::int64_t>(kBlockWords / (kernel.planes * a.k() + 1), 12, kBlockRows);
-  const std::int64_t height = rows.last - rows.first, blocks = (height + tallest - 1) / tallest;
+  const std::int64_t height = rows.last - rows.first, blocks = ceil_div(height, tallest);
   for (std::int64_t block = 0; block < blocks; ++block) {
     const std::int64_t first = rows.first + height * block / blocks,
                        last = rows.first + height * (block + 1) / blocks;
@@ -66,7 +67,7 @@ void multiply(const ExactKernel& kernel, const ExactOperand& a, const ExactOpera
 }
 
 std::int64_t leading_panels(const ExactOperand& w) { return w.first_further() / kExactPanel; }
-std::int64_t panels_of(const ExactOperand& w) { return (w.integer_rows() + kExactPanel - 1) / kExactPanel; }
+std::int64_t panels_of(const ExactOperand& w) { return ceil_div(w.integer_rows(), kExactPanel); }
 
 void multiply_and_round(const ExactKernel& kernel, const ExactOperand& a, const ExactOperand& w, float* y,
                         std::int64_t ldy) {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "arithmetic/ceil_div.h"
 #include "arithmetic/gemm_call.h"
 #include "arithmetic/gemm_team.h"
 
@@ -28,10 +29,6 @@ HWY_EXPORT(Gemm);
 HWY_EXPORT(TargetBit);
 
 namespace {
-
-constexpr std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) {
-  return (value + divisor - 1) / divisor;
-}
 
 // Copies up to 16 rows into a panel, a few columns at a time so that both sides stay in cache.
 template <typename T>

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "arithmetic/ceil_div.h"
 #include "arithmetic/kernel_calls.h"
 #include "arithmetic/leaf_plan.h"
 #include "arithmetic/scratch.h"
@@ -26,10 +27,6 @@ HWY_EXPORT(ScoreRow);
 HWY_EXPORT(WeighValues);
 
 namespace {
-
-constexpr std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) {
-  return (value + divisor - 1) / divisor;
-}
 
 // Rotates pairs (2j, 2j+1) by way of two dense halves.
 void rotate_interleaved(float* head, const float* cosine, const float* sine, std::int64_t half,

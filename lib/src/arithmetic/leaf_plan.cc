@@ -4,12 +4,10 @@
 #include <map>
 #include <tuple>
 
+#include "arithmetic/ceil_div.h"
+
 namespace shardcheck {
 namespace {
-
-constexpr std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) {
-  return (value + divisor - 1) / divisor;
-}
 
 class PlanBuilder {
  public:

@@ -2,13 +2,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -39,34 +42,84 @@ fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
-/// Names are unique within the process and, by O_EXCL, among processes.
-fs::path temporary_beside(const fs::path& target) {
-  static std::atomic<unsigned> serial{0};
-  return folder_of(target) / fmt::format(".shardcheck-{}-{}.tmp", ::getpid(), serial++);
+constexpr int kTemporaryNames = 100;  // writers of one target at a time
+
+/// Names that belong to the target, short even where the target's is not.
+fs::path temporary_beside(const fs::path& target, int slot) {
+  const std::string name = target.filename().string();
+  return folder_of(target) /
+         fmt::format(".shardcheck-{:016x}-{}.tmp", XXH3_64bits(name.data(), name.size()), slot);
 }
 
-struct Temporary {
-  fs::path path;
-  Descriptor descriptor;
-};
-
-Temporary create_temporary(const fs::path& target) {
-  constexpr int kAttempts = 100;  // each lost one is a leftover of a killed process with the same id
-  for (int attempt = 0;; ++attempt) {
-    fs::path candidate = temporary_beside(target);
-    Descriptor descriptor(
-        retry([&] { return ::open(candidate.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); }));
-    if (descriptor.get() >= 0) return {std::move(candidate), std::move(descriptor)};
-    if (errno != EEXIST || attempt == kAttempts) fail(target, "create a temporary file beside it");
-  }
+bool is_file_at(int descriptor, const fs::path& path) {
+  struct stat opened {
+  }, named{};
+  return ::fstat(descriptor, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/// What a link points at: the link stays and its target is replaced.
-fs::path followed(fs::path target) {
+/// Opens a temporary file that no living writer holds, and holds it: a lock tells their files from leftovers
+/// of killed ones. -1 and errno otherwise.
+Descriptor open_alone(const fs::path& path, int flags) {
+  Descriptor descriptor(
+      retry([&] { return ::open(path.c_str(), flags | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0666); }));
+  if (descriptor.get() < 0) return descriptor;
+  if (retry([&] { return ::flock(descriptor.get(), LOCK_EX | LOCK_NB); }) != 0) return Descriptor();
+  if (is_file_at(descriptor.get(), path)) return descriptor;
+  // Its writer put it in place between the two calls.
+  errno = EWOULDBLOCK;
+  return Descriptor();
+}
+
+/// Whether another name may be free: this one is a living writer's, another user's or no plain file.
+bool is_taken(int error) {
+  return error == EWOULDBLOCK || error == EACCES || error == ELOOP || error == EISDIR || error == ENXIO;
+}
+
+void remove_leftover(const fs::path& path) {
+  const Descriptor held = open_alone(path, 0);
+  if (held.get() >= 0) ::unlink(path.c_str());
+}
+
+/// Path under which the kernel names an open file.
+fs::path descriptor_path(int descriptor) { return fmt::format("/proc/self/fd/{}", descriptor); }
+
+/// A file without a name in the folder; -1 where the file system or the lack of /proc rules one out.
+Descriptor open_unnamed(const fs::path& folder) {
+#ifdef O_TMPFILE
+  Descriptor descriptor(
+      retry([&] { return ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666); }));
+  const bool usable = descriptor.get() >= 0 &&
+                      ::access(descriptor_path(descriptor.get()).c_str(), F_OK) == 0 &&
+                      ::flock(descriptor.get(), LOCK_EX | LOCK_NB) == 0;
+  if (usable) return descriptor;
+#endif
+  return Descriptor();
+}
+
+/// The number behind a name in this process's table of descriptors, such as /proc/self/fd/1.
+std::optional<int> own_descriptor(const fs::path& path) {
   std::error_code error;
-  if (!fs::is_symlink(target, error)) return target;
-  const fs::path resolved = fs::weakly_canonical(target, error);
-  return error ? target : resolved;
+  const fs::path folder = fs::canonical(folder_of(path), error);
+  if (error || folder != fs::path(fmt::format("/proc/{}/fd", ::getpid()))) return std::nullopt;
+  const std::string name = path.filename().string();
+  int number = -1;
+  const auto [end, status] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (status != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return number;
+}
+
+/// Follows links, one at a time so that a name of an own descriptor is seen on the way: the links stay, what
+/// they point at is written.
+fs::path followed(fs::path target) {
+  constexpr int kMostLinks = 40;  // the kernel's own limit
+  std::error_code error;
+  for (int link = 0; link < kMostLinks && !own_descriptor(target) && fs::is_symlink(target, error); ++link) {
+    const fs::path next = fs::read_symlink(target, error);
+    if (error) break;
+    target = folder_of(target) / next;  // an absolute `next` replaces the folder
+  }
+  return target;
 }
 
 /// Makes a rename in the folder durable. Some file systems cannot sync a folder and say EINVAL.
@@ -101,24 +154,46 @@ std::shared_ptr<const void> map_file(const OpenedFile& opened, const fs::path& f
   return {address, [size](const void* mapped) { ::munmap(const_cast<void*>(mapped), size); }};
 }
 
-AtomicFile::AtomicFile(fs::path target) : target_(followed(std::move(target))) {
+AtomicFile::AtomicFile(fs::path target, Naming naming) : target_(followed(std::move(target))) {
+  if (const auto own = own_descriptor(target_)) {
+    descriptor_ = Descriptor(retry([&] { return ::fcntl(*own, F_DUPFD_CLOEXEC, 0); }));
+    if (descriptor_.get() < 0) fail(target_, "open");
+    return;
+  }
   std::error_code error;
   const fs::file_status status = fs::status(target_, error);
   if (status.type() == fs::file_type::directory)
     throw IoError(fmt::format("{}: is a folder", target_.string()));
   if (fs::exists(status) && status.type() != fs::file_type::regular) {
-    // A device or a pipe is written, never replaced.
-    descriptor_ = Descriptor(retry([&] { return ::open(target_.c_str(), O_WRONLY | O_CLOEXEC); }));
-    if (descriptor_.get() < 0) fail(target_, "open");
+    open_target();
     return;
   }
   constexpr fs::perms kWritable = fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write;
   if (fs::exists(status) && (status.permissions() & kWritable) == fs::perms::none) {
     throw IoError(fmt::format("{}: is read-only", target_.string()));
   }
-  Temporary temporary = create_temporary(target_);
-  temporary_ = std::move(temporary.path);
-  descriptor_ = std::move(temporary.descriptor);
+  open_temporary(naming);
+}
+
+void AtomicFile::open_target() {
+  descriptor_ = Descriptor(retry([&] { return ::open(target_.c_str(), O_WRONLY | O_CLOEXEC); }));
+  if (descriptor_.get() < 0) fail(target_, "open");
+}
+
+void AtomicFile::open_temporary(Naming naming) {
+  replaces_ = true;
+  if (naming == Naming::unnamed_if_possible) descriptor_ = open_unnamed(folder_of(target_));
+  for (int slot = 0; descriptor_.get() < 0 && slot < kTemporaryNames; ++slot) {
+    fs::path candidate = temporary_beside(target_, slot);
+    descriptor_ = open_alone(candidate, O_CREAT);
+    if (descriptor_.get() >= 0) {
+      temporary_ = std::move(candidate);
+    } else if (!is_taken(errno)) {
+      break;
+    }
+  }
+  if (descriptor_.get() < 0) fail(target_, "create a temporary file beside it");
+  if (::ftruncate(descriptor_.get(), 0) != 0) fail(target_, "empty the temporary file beside it");
 }
 
 AtomicFile::~AtomicFile() {
@@ -134,15 +209,36 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
+/// Gives the whole, synced file a name. A link cannot replace a file, so it then gets a temporary name first.
+void AtomicFile::link_unnamed() {
+  const fs::path opened = descriptor_path(descriptor_.get());
+  const auto link_as = [&](const fs::path& name) {
+    return ::linkat(AT_FDCWD, opened.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  };
+  if (link_as(target_)) return;
+  for (int attempt = 0; errno == EEXIST && attempt < 2 * kTemporaryNames; ++attempt) {
+    fs::path candidate = temporary_beside(target_, attempt / 2);
+    if (link_as(candidate)) {
+      temporary_ = std::move(candidate);
+      return;
+    }
+    if (errno == EEXIST && attempt % 2 == 0) remove_leftover(candidate);
+    errno = EEXIST;
+  }
+  fail(target_, "name the file that replaces it");
+}
+
 void AtomicFile::commit() {
-  if (temporary_.empty()) {
+  if (!replaces_) {
     if (::close(descriptor_.release()) != 0) fail(target_, "close");
     return;
   }
   if (retry([&] { return ::fsync(descriptor_.get()); }) != 0) fail(target_, "sync");
-  if (::close(descriptor_.release()) != 0) fail(target_, "close");
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail(target_, "rename the temporary file to it");
+  if (temporary_.empty()) link_unnamed();
+  if (!temporary_.empty() && ::rename(temporary_.c_str(), target_.c_str()) != 0)
+    fail(target_, "rename the temporary file to it");
   temporary_.clear();
+  if (::close(descriptor_.release()) != 0) fail(target_, "close");
   sync_folder(folder_of(target_));
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -39,11 +40,17 @@ OpenedFile open_for_reading(const std::filesystem::path& file);
 /// Maps `size_bytes` > 0 bytes read-only; the mapping lives as long as the pointer.
 std::shared_ptr<const void> map_file(const OpenedFile& opened, const std::filesystem::path& file);
 
-/// Replaces a file: bytes go to a temporary file beside it, which `commit` syncs and renames. A temporary
-/// file that was not committed is removed.
+/// Whether the bytes of a new file may wait under no name at all, where the file system can do that.
+enum class Naming : std::uint8_t { unnamed_if_possible, named };
+
+/// Replaces a file whole: the bytes go to a file in the same folder, which `commit` syncs and puts in place
+/// of the target. Until then it has no name and vanishes with its writer, however that ends; where the file
+/// system knows only named files, it is removed by the destructor, and what a killed writer left is
+/// overwritten by the next one. A device, a pipe or one of this process's own descriptors (/dev/stdout) is
+/// written, never replaced.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::filesystem::path target);
+  explicit AtomicFile(std::filesystem::path target, Naming naming = Naming::unnamed_if_possible);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
@@ -53,9 +60,14 @@ class AtomicFile {
   void commit();
 
  private:
+  void open_target();
+  void open_temporary(Naming naming);
+  void link_unnamed();
+
   std::filesystem::path target_;
-  std::filesystem::path temporary_;  // empty once renamed
+  std::filesystem::path temporary_;  // empty without a name
   Descriptor descriptor_;
+  bool replaces_ = false;  // else the target itself is written
 };
 
 /// Creates a folder and its parents.

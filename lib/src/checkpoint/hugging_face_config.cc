@@ -15,31 +15,50 @@ namespace {
 
 using nlohmann::json;
 
-/// One model_type of transformers. max_positions is what its configuration class takes when the field is
-/// absent.
+/// One model_type of transformers, and what its configuration class takes for fields that are absent: the
+/// defaults of the class, which are those of one model and not always derived from the other fields.
+/// (transformers 4.40 to 5.0, src/transformers/models/NAME/configuration_NAME.py)
 struct Family {
   std::string_view model_type;
   std::string_view architecture;
   std::int64_t max_positions;
+  std::int64_t n_kv_heads = 0;  // 0: num_attention_heads, which null stands for in every family
+  std::int64_t head_dim = 0;    // 0: hidden_size / num_attention_heads
   bool qkv_bias = false;
   bool qk_norm = false;
 };
 
 constexpr std::array<Family, 4> kFamilies = {
     Family{.model_type = "llama", .architecture = "LlamaForCausalLM", .max_positions = 2048},
-    Family{.model_type = "mistral", .architecture = "MistralForCausalLM", .max_positions = 131072},
-    Family{
-        .model_type = "qwen2", .architecture = "Qwen2ForCausalLM", .max_positions = 32768, .qkv_bias = true},
-    Family{
-        .model_type = "qwen3", .architecture = "Qwen3ForCausalLM", .max_positions = 32768, .qk_norm = true},
+    Family{.model_type = "mistral",
+           .architecture = "MistralForCausalLM",
+           .max_positions = 131072,
+           .n_kv_heads = 8},
+    Family{.model_type = "qwen2",
+           .architecture = "Qwen2ForCausalLM",
+           .max_positions = 32768,
+           .n_kv_heads = 32,
+           .qkv_bias = true},
+    Family{.model_type = "qwen3",
+           .architecture = "Qwen3ForCausalLM",
+           .max_positions = 32768,
+           .n_kv_heads = 32,
+           .head_dim = 128,
+           .qk_norm = true},
 };
+// The same in all four; attention_bias and mlp_bias are false as well.
+constexpr double kDefaultNormEps = 1e-6;
+constexpr double kDefaultRopeTheta = 10000.0;
+constexpr bool kDefaultTied = false;
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 24;
 
 class ConfigReader {
  public:
   ConfigReader(const json& document, std::string where) : document_(document), where_(std::move(where)) {}
 
-  /// nullptr when absent or null: transformers treats the two alike.
+  bool is_absent(const char* field) const { return !document_.contains(field); }
+
+  /// nullptr when absent or null.
   const json* find(const char* field) const {
     const auto found = document_.find(field);
     return found == document_.end() || found->is_null() ? nullptr : &*found;
@@ -64,9 +83,11 @@ class ConfigReader {
     return value == nullptr ? otherwise : integer(field, *value);
   }
 
-  double number_within(const char* field, double low, double high) const {
-    const std::string allowed = fmt::format("a number from {} to {}", low, high);
-    const json& value = require(field, allowed);
+  /// null is no number here: transformers keeps it and fails.
+  double number_within(const char* field, double low, double high, double otherwise) const {
+    if (is_absent(field)) return otherwise;
+    const std::string allowed = fmt::format("a number from {} to {}, or absent for {}", low, high, otherwise);
+    const json& value = document_[field];
     const bool within = value.is_number() && value.get<double>() >= low && value.get<double>() <= high;
     if (!within) refuse(field, value, allowed);
     return value.get<double>();
@@ -117,6 +138,25 @@ void require_neutral_fields(const ConfigReader& config, const Family& family) {
   }
   for (const char* field : kQkvBiasFields) require_one_of(config, field, json::array({family.qkv_bias}));
   for (const char* field : kQkNormFields) require_one_of(config, field, json::array({family.qk_norm}));
+}
+
+/// Nothing is ignored that is not known to be harmless: a field from elsewhere may stand for another
+/// function.
+void require_known_fields(const ConfigReader& config, const json& document) {
+  const auto is_in = [](const auto& list, const std::string& name) {
+    return std::any_of(std::begin(list), std::end(list), [&](const char* known) { return name == known; });
+  };
+  const auto is_neutral = [](const std::string& name) {
+    return std::any_of(std::begin(kNeutralFields), std::end(kNeutralFields),
+                       [&](const NeutralField& field) { return name == field.name; });
+  };
+  for (const auto& [name, value] : document.items()) {
+    const bool known = is_in(kUnderstoodFields, name) || is_in(kHarmlessFields, name) || is_neutral(name) ||
+                       is_in(kQkvBiasFields, name) || is_in(kQkNormFields, name);
+    if (known || value.is_null()) continue;
+    config.refuse(shorten(name, kShownBytes), value,
+                  "null or absent (the field is not known, and may change the function)");
+  }
 }
 
 /// Another class under the same model_type (a classifier, a model without a head) computes something else.
@@ -195,10 +235,9 @@ void require_full_attention(const ConfigReader& config, std::int64_t n_layers) {
 
 /// transformers 5 keeps theta in rope_parameters, transformers 4 at the top.
 double rope_theta_of(const ConfigReader& config) {
-  constexpr double kDefault = 10000.0;
   const json* top = config.find("rope_theta");
   const json* parameters = config.find("rope_parameters");
-  if (parameters == nullptr) return top == nullptr ? kDefault : config.number("rope_theta", *top);
+  if (parameters == nullptr) return top == nullptr ? kDefaultRopeTheta : config.number("rope_theta", *top);
   if (!parameters->is_object() || parameters->value("rope_type", json()) != "default") {
     config.refuse("rope_parameters", *parameters, R"({"rope_type":"default","rope_theta":number})");
   }
@@ -209,7 +248,8 @@ double rope_theta_of(const ConfigReader& config) {
       config.refuse("rope_parameters." + shorten(key, kShownBytes), value, "rope_type and rope_theta only");
   }
   const auto inner = parameters->find("rope_theta");
-  if (inner == parameters->end()) return top == nullptr ? kDefault : config.number("rope_theta", *top);
+  if (inner == parameters->end())
+    return top == nullptr ? kDefaultRopeTheta : config.number("rope_theta", *top);
   const double theta = config.number("rope_parameters.rope_theta", *inner);
   if (top != nullptr && config.number("rope_theta", *top) != theta) {
     config.refuse("rope_theta", *top, "the value of rope_parameters.rope_theta");
@@ -232,13 +272,23 @@ const Family& family_of(const ConfigReader& config) {
   return *family;
 }
 
-std::int64_t default_head_dim(const ConfigReader& config, const Geometry& g) {
-  if (config.find("head_dim") == nullptr && g.d_model % g.n_heads != 0) {
+std::int64_t kv_heads_of(const ConfigReader& config, const Family& family, std::int64_t n_heads) {
+  const bool takes_default = config.is_absent("num_key_value_heads") && family.n_kv_heads > 0;
+  return config.integer_or("num_key_value_heads", takes_default ? family.n_kv_heads : n_heads);
+}
+
+std::int64_t head_dim_of(const ConfigReader& config, const Family& family, const Geometry& g) {
+  if (config.find("head_dim") != nullptr) return config.integer_or("head_dim", 0);
+  if (family.head_dim > 0) {
+    if (config.is_absent("head_dim")) return family.head_dim;
+    config.refuse("head_dim", nullptr, fmt::format("an integer, or absent for {}", family.head_dim));
+  }
+  if (g.d_model % g.n_heads != 0) {
     config.refuse("head_dim", nullptr,
                   fmt::format("a value, because hidden_size {} is no multiple of num_attention_heads {}",
                               g.d_model, g.n_heads));
   }
-  return std::max<std::int64_t>(1, g.d_model / g.n_heads);
+  return g.d_model / g.n_heads;
 }
 
 Geometry geometry_of(const ConfigReader& config, const Family& family) {
@@ -246,14 +296,14 @@ Geometry geometry_of(const ConfigReader& config, const Family& family) {
   g.d_model = config.integer("hidden_size");
   g.n_layers = config.integer("num_hidden_layers");
   g.n_heads = config.integer("num_attention_heads");
-  g.n_kv_heads = config.integer_or("num_key_value_heads", g.n_heads);
-  g.head_dim = config.integer_or("head_dim", default_head_dim(config, g));
+  g.n_kv_heads = kv_heads_of(config, family, g.n_heads);
+  g.head_dim = head_dim_of(config, family, g);
   g.ffn = config.integer("intermediate_size");
   g.vocab = config.integer("vocab_size");
-  g.norm_eps = config.number_within("rms_norm_eps", 1e-12, 1.0);
+  g.norm_eps = config.number_within("rms_norm_eps", 1e-12, 1.0, kDefaultNormEps);
   g.rope = Rope::half;
   g.rope_theta = rope_theta_of(config);
-  g.tied = config.boolean_or("tie_word_embeddings", false);
+  g.tied = config.boolean_or("tie_word_embeddings", kDefaultTied);
   g.qkv_bias = family.qkv_bias;
   g.qk_norm = family.qk_norm;
   return g;
@@ -270,6 +320,7 @@ HuggingFaceConfig parse_config(std::string_view text, const std::string& origin)
   require_architecture(reader, family);
   require_neutral_fields(reader, family);
   require_no_sliding_window(reader, document, family.model_type);
+  require_known_fields(reader, document);
   require_dtype_names(reader);
   config.geometry = geometry_of(reader, family);
   require_full_attention(reader, config.geometry.n_layers);

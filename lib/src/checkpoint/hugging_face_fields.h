@@ -1,9 +1,57 @@
-// Fields of config.json that change the function: every one is refused by name unless it says what the
-// supported families compute anyway. Fields that are not listed here are ignored. Private to the checkpoint
-// folder.
+// Fields of config.json, in three lists: those that are read, those that cannot change the logits of given
+// tokens, and those that can but have a value that says what the supported families compute anyway. Every
+// other field, listed or not, is refused by name unless it is null. Private to the checkpoint folder.
 #pragma once
 
 namespace shardcheck {
+
+/// Read and checked one by one.
+inline constexpr const char* kUnderstoodFields[] = {"model_type",
+                                                    "architectures",
+                                                    "hidden_size",
+                                                    "num_hidden_layers",
+                                                    "num_attention_heads",
+                                                    "num_key_value_heads",
+                                                    "head_dim",
+                                                    "intermediate_size",
+                                                    "vocab_size",
+                                                    "rms_norm_eps",
+                                                    "rope_theta",
+                                                    "rope_parameters",
+                                                    "tie_word_embeddings",
+                                                    "layer_types",
+                                                    "max_position_embeddings",
+                                                    "sliding_window",
+                                                    "torch_dtype",
+                                                    "dtype",
+                                                    "bos_token_id",
+                                                    "eos_token_id"};
+
+// transformers, configuration_utils.py (PreTrainedConfig) and configuration_{llama,mistral,qwen2,qwen3}.py.
+inline constexpr const char* kHarmlessFields[] = {
+    // Who wrote the file, with what.
+    "transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "_from_model_config",
+    "unsloth_version", "unsloth_fixed", "tokenizer_class", "model_max_length",
+    // How the modules run: caching, kernels and the form of what they return.
+    "use_cache", "_attn_implementation", "attn_implementation", "_attn_implementation_autoset",
+    "output_attentions", "output_hidden_states", "return_dict", "torchscript", "use_bfloat16",
+    "keys_to_ignore_at_inference", "chunk_size_feed_forward",
+    // Training alone: drawing the weights, dropout, losses.
+    "initializer_range", "attention_dropout", "hidden_dropout", "classifier_dropout",
+    "gradient_checkpointing", "neftune_noise_alpha",
+    // The layers from which a window applies, which is refused where it is in use.
+    "max_window_layers",
+    // Heads of other tasks; the architecture is checked.
+    "id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "task_specific_params", "prefix",
+    // The choice of the next token, after the logits.
+    "do_sample", "temperature", "top_k", "top_p", "typical_p", "max_length", "min_length", "max_new_tokens",
+    "num_beams", "num_beam_groups", "diversity_penalty", "early_stopping", "length_penalty",
+    "repetition_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids",
+    "num_return_sequences", "output_scores", "return_dict_in_generate", "forced_bos_token_id",
+    "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens",
+    "begin_suppress_tokens",
+    // Padding marks positions; it does not zero their embedding in a forward pass.
+    "pad_token_id", "unk_token_id", "sep_token_id", "decoder_start_token_id"};
 
 /// A field that changes the function unless it is absent, null or one of `allowed` (a JSON array).
 struct NeutralField {
@@ -49,6 +97,7 @@ inline constexpr NeutralField kNeutralFields[] = {
     {"rope_local_base_freq", "[]"},
     {"no_rope_layers", "[[]]"},
     {"no_rope_layer_interval", "[0]"},
+    {"use_mrope", "[false]"},
     {"use_dynamic_ntk", "[false]"},
     {"use_logn_attn", "[false]"},
     {"alibi", "[false]"},
@@ -78,6 +127,9 @@ inline constexpr NeutralField kNeutralFields[] = {
     {"use_bidirectional_attention", "[false]"},
     {"add_cross_attention", "[false]"},
     {"is_encoder_decoder", "[false]"},
+    {"is_decoder", "[false]"},
+    {"cross_attention_hidden_size", "[]"},
+    {"tie_encoder_decoder", "[false]"},
     {"pruned_heads", "[{}]"},
     {"kv_lora_rank", "[]"},
     {"q_lora_rank", "[]"},

@@ -212,6 +212,15 @@ void require_rank_files(const fs::path& folder, int degree) {
                                       quote_some(missing), degree, rank_files_text(degree)));
 }
 
+/// The record is written last: without one nobody can tell a whole write from a broken one.
+void require_record(const fs::path& folder) {
+  if (is_present(folder / kRecordFile)) return;
+  throw InvalidCheckpoint(fmt::format(
+      "{}: {} is missing, so the shards may be unfinished; allowed: a folder whose writer left the "
+      "record behind the last rank file, at least {}",
+      folder.string(), kRecordFile, R"({"format": 1, "layout": "NAME:tpN", "mesh": {"tp": N}})"));
+}
+
 void require_record_of(const fs::path& folder, const Layout& layout) {
   const auto info = read_shard_folder_info(folder);
   if (!info) return;
@@ -275,6 +284,7 @@ std::optional<ShardFolderInfo> read_shard_folder_info(const fs::path& folder) {
 
 ShardedTensors read_shard_folder(const fs::path& folder, const Layout& layout) {
   require_folder(folder);
+  require_record(folder);
   require_rank_files(folder, layout.degree);
   require_record_of(folder, layout);
   ShardedTensors shards;

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "json_field.h"
+#include "layout/logical_index.h"
 #include "placement_rule.h"
 #include "shardcheck/layout/embedded.h"
 #include "shardcheck/model/consumer.h"
@@ -113,24 +114,10 @@ std::string parse_consumer(const JsonField& json) {
   return consumer;
 }
 
-/// Logical tensors of a geometry by name, each to be taken by one entry.
-class LogicalIndex {
- public:
-  explicit LogicalIndex(const Geometry& geometry) {
-    for (LogicalTensor& tensor : logical_tensors(geometry)) {
-      std::string name = tensor.name;
-      tensors_.emplace(std::move(name), std::move(tensor));
-    }
-  }
-  const LogicalTensor* find(std::string_view role, std::int64_t layer) const {
-    const auto found =
-        tensors_.find(layer < 0 ? std::string(role) : fmt::format("layers.{}.{}", layer, role));
-    return found == tensors_.end() ? nullptr : &found->second;
-  }
-
- private:
-  std::map<std::string, LogicalTensor, std::less<>> tensors_;
-};
+const LogicalTensor* find_role(const LogicalIndex& logical, std::string_view role, std::int64_t layer) {
+  const auto found = logical.find(layer < 0 ? std::string(role) : fmt::format("layers.{}.{}", layer, role));
+  return found ? &logical[*found] : nullptr;
+}
 
 /// Shape of parts stacked along dimension 0; nullopt when they do not stack.
 std::optional<Shape> stacked_shape(const std::vector<LogicalTensor>& parts) {
@@ -263,7 +250,7 @@ class LayoutTable::Instantiator {
     const std::int64_t first = in_layer ? 0 : -1;
     const auto missing =
         std::count_if(rule.logical.begin(), rule.logical.end(),
-                      [&](const std::string& role) { return logical_.find(role, first) == nullptr; });
+                      [&](const std::string& role) { return find_role(logical_, role, first) == nullptr; });
     if (missing == static_cast<std::ptrdiff_t>(rule.logical.size()) && rule.optional) return {};
     if (missing > 0) {
       fail(rule, fmt::format("logical: the geometry lacks {} of the roles {}", missing == 1 ? "one" : "some",
@@ -287,7 +274,7 @@ class LayoutTable::Instantiator {
 
   LayoutEntry entry(const Rule& rule, std::int64_t layer) const {
     std::vector<LogicalTensor> parts;
-    for (const std::string& role : rule.logical) parts.push_back(*logical_.find(role, layer));
+    for (const std::string& role : rule.logical) parts.push_back(*find_role(logical_, role, layer));
     const std::optional<Shape> shape = stacked_shape(parts);
     if (!shape)
       fail(rule, fmt::format("logical: {} do not stack along dimension 0", fmt::join(rule.logical, " ")));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "arithmetic/ceil_div.h"
 #include "shardcheck/text/errors.h"
 
 namespace shardcheck {
@@ -138,7 +139,7 @@ class LlamaConsumer final : public Consumer {
   }
 
   LocalExtent extent(const Geometry& g, int degree, int rank) const override {
-    const std::int64_t share = (g.vocab + degree - 1) / degree;
+    const std::int64_t share = ceil_div<std::int64_t>(g.vocab, degree);
     const std::int64_t begin = std::min(share * rank, g.vocab);
     const std::int64_t end = std::min(begin + share, g.vocab);
     const bool whole_embed = embedding_is_whole(g);

@@ -209,7 +209,7 @@ Tensor ReferenceModel::forward(const Tokens& tokens, SummationOrder order) const
                                 fmt::format("layers.{}.down", i)));
   }
   const Matrix normed = s.normalized(std::move(x), s.final_norm);
-  Tensor logits = Tensor::uninitialized(DType::f32, {normed.rows, s.geometry.vocab});
+  Tensor logits = Tensor::poisoned(DType::f32, {normed.rows, s.geometry.vocab});
   s.numerics.product(normed, s.lm_head, s.hidden_leaf(), {}, logits.mutable_f32().data());
   return logits;
 }

@@ -253,7 +253,7 @@ std::vector<Tensor> ShardedModel::State::gather_vocabulary(const RankMatrices& p
   std::vector<std::size_t> sizes;
   const auto gathered = collective.all_gather_bytes(sends, sizes);
   const std::int64_t rows = parts.front().rows;
-  Tensor logits = Tensor::uninitialized(DType::f32, {rows, geometry.vocab});
+  Tensor logits = Tensor::poisoned(DType::f32, {rows, geometry.vocab});
   float* out = logits.mutable_f32().data();
   const std::byte* in = gathered.data();
   for (int rank = 0; rank < degree(); ++rank) {

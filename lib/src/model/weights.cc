@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cmath>
 #include <set>
 
@@ -48,7 +49,7 @@ Tensor fingerprint(const LogicalTensor& tensor, std::uint64_t first_code, DType 
   Tensor out = Tensor::uninitialized(dtype, tensor.shape);
   if (dtype == DType::f32) {
     auto code = static_cast<std::uint32_t>(first_code);
-    for (auto& bits : out.mutable_as<std::uint32_t>()) bits = code++;
+    for (auto& value : out.mutable_f32()) value = std::bit_cast<float>(code++);
   } else {
     for (auto& bits : out.mutable_as<std::uint16_t>()) bits = hash16(first_code++);
   }

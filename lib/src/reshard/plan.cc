@@ -3,34 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
-#include <unordered_map>
+
+#include "layout/logical_index.h"
 
 namespace shardcheck {
 namespace {
 
-/// Logical tensors of a geometry and their index by name.
-class LogicalIndex {
- public:
-  explicit LogicalIndex(const Geometry& geometry) : tensors_(logical_tensors(geometry)) {
-    for (std::size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
+std::size_t index_of(const LogicalIndex& logical, const LayoutEntry& entry, const LogicalTensor& part) {
+  const auto found = logical.find(part.name);
+  if (!found) {
+    throw InvalidLayout(fmt::format("{}: the geometry has no logical tensor '{}'", entry.name, part.name));
   }
-  LogicalIndex(const LogicalIndex&) = delete;
-
-  std::size_t size() const { return tensors_.size(); }
-  const std::string& name(std::size_t index) const { return tensors_[index].name; }
-  std::size_t of(const LayoutEntry& entry, const LogicalTensor& part) const {
-    const auto found = index_.find(part.name);
-    if (found == index_.end()) {
-      throw InvalidLayout(fmt::format("{}: the geometry has no logical tensor '{}'", entry.name, part.name));
-    }
-    return found->second;
-  }
-
- private:
-  std::vector<LogicalTensor> tensors_;
-  std::unordered_map<std::string_view, std::size_t> index_;  // views of tensors_
-};
+  return *found;
+}
 
 /// Dimension along which an entry is cut; 0 when it is held whole.
 std::size_t cut_dim(const Selection& selection) {
@@ -54,7 +39,7 @@ class EntryPieces {
     std::copy(shape.begin(), shape.end(), blank_.size.begin());
     if (selection_.dim < 0) selection_.runs = {{0, blank_.size[0]}};
     for (const LogicalTensor& part : entry_.parts) {
-      blank_.logical = static_cast<std::int64_t>(logical.of(entry_, part));
+      blank_.logical = static_cast<std::int64_t>(index_of(logical, entry_, part));
       add_part(part.shape.empty() ? 1 : part.shape.front());
     }
     if (first_row_ != (shape.empty() ? 1 : shape.front())) {
@@ -103,12 +88,12 @@ class EntryPieces {
 void require_complete(const LogicalIndex& logical, const Layout& layout) {
   std::vector<int> entries(logical.size(), 0);
   for (const LayoutEntry& entry : layout.entries) {
-    for (const LogicalTensor& part : entry.parts) ++entries[logical.of(entry, part)];
+    for (const LogicalTensor& part : entry.parts) ++entries[index_of(logical, entry, part)];
   }
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (entries[i] != 1) {
       throw InvalidLayout(fmt::format("layout {} holds the tensor '{}' {} times, expected once",
-                                      to_string(layout.name), logical.name(i), entries[i]));
+                                      to_string(layout.name), logical[i].name, entries[i]));
     }
   }
 }
@@ -153,7 +138,8 @@ class SourceIndex {
     const int degree = entry.placed.degree();
     const bool replicated = std::holds_alternative<Replicate>(entry.placed.placement());
     for (const LogicalTensor& part : entry.parts) {
-      holdings_[logical.of(entry, part)] = {{}, cut_dim(entry.placed.selection(0)), replicated ? degree : 0};
+      holdings_[index_of(logical, entry, part)] = {
+          {}, cut_dim(entry.placed.selection(0)), replicated ? degree : 0};
     }
     for (int rank = 0; rank < (replicated ? 1 : degree); ++rank) {
       for (const Piece& piece : EntryPieces(logical, source, index, rank).take()) {

@@ -72,21 +72,13 @@ void require_shards(const PlacedTensor& placed, const std::vector<Tensor>& shard
   }
 }
 
-/// Index of the first element whose bits differ; the tensors agree in shape and dtype and are not equal.
-std::int64_t first_difference(const Tensor& a, const Tensor& b) {
-  const auto [left, right] = std::mismatch(a.bytes().begin(), a.bytes().end(), b.bytes().begin());
-  const auto byte = left - a.bytes().begin();
-  const int bit = std::countr_zero(std::to_integer<unsigned>(*left ^ *right));
-  return (byte * 8 + bit) / size_bits(a.dtype());
-}
-
 /// Throws InvalidShards naming the first rank that differs from rank 0, and the element.
 void require_equal_replicas(const PlacedTensor& placed, const std::vector<Tensor>& shards) {
   for (std::size_t rank = 1; rank < shards.size(); ++rank) {
     if (shards[rank].same_bytes(shards.front())) continue;
     throw InvalidShards(
         fmt::format("{}: the replica on rank {} of {} differs from rank 0, first at element {}",
-                    placed.name(), rank, placed.degree(), first_difference(shards.front(), shards[rank])));
+                    placed.name(), rank, placed.degree(), shards.front().first_difference(shards[rank])));
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -118,8 +120,13 @@ Tensor Tensor::uninitialized(DType dtype, Shape shape) {
 
 Tensor Tensor::zeros(DType dtype, Shape shape) {
   Tensor tensor = uninitialized(dtype, std::move(shape));
-  const auto bytes = tensor.mutable_bytes();
-  if (!bytes.empty()) std::memset(bytes.data(), 0, bytes.size());
+  std::ranges::fill(tensor.mutable_bytes(), std::byte{0});
+  return tensor;
+}
+
+Tensor Tensor::poisoned(DType dtype, Shape shape) {
+  Tensor tensor = uninitialized(dtype, std::move(shape));
+  std::ranges::fill(tensor.mutable_bytes(), std::byte{0xFF});
   return tensor;
 }
 
@@ -208,10 +215,43 @@ bool Tensor::same_bytes(const Tensor& other) const noexcept {
          (size_bytes_ == 0 || std::memcmp(data_, other.data_, size_bytes_) == 0);
 }
 
-void Tensor::require_element_size(std::size_t size) const {
-  if (size * 8 != static_cast<std::size_t>(size_bits(dtype_)))
-    throw std::invalid_argument("elements of dtype " + std::string(short_name(dtype_)) +
-                                " cannot be read as elements of " + std::to_string(size) + " bytes");
+std::int64_t Tensor::first_difference(const Tensor& other) const {
+  if (dtype_ != other.dtype_ || shape_ != other.shape_)
+    throw std::invalid_argument("tensors of another dtype or shape are not compared by element");
+  const auto mine = bytes();
+  const auto [left, right] = std::mismatch(mine.begin(), mine.end(), other.bytes().begin());
+  if (left == mine.end()) return -1;
+  // To the bit: elements of 4 and 6 bits share bytes.
+  const int bit = std::countr_zero(std::to_integer<unsigned>(*left ^ *right));
+  return ((left - mine.begin()) * 8 + bit) / size_bits(dtype_);
+}
+
+void Tensor::require_stored_as(bool right, std::size_t size) const {
+  if (right) return;
+  throw std::invalid_argument("elements of dtype " + std::string(short_name(dtype_)) +
+                              " are not held as this type of " + std::to_string(size) + " bytes");
+}
+
+std::size_t Tensor::byte_of(std::int64_t index) const {
+  if (index < 0 || index >= elements_)
+    throw std::out_of_range("element " + std::to_string(index) + " of a tensor of shape " +
+                            to_string(shape_));
+  if (size_bits(dtype_) % 8 != 0)
+    throw std::invalid_argument("an element of dtype " + std::string(short_name(dtype_)) +
+                                " does not begin at a byte");
+  return static_cast<std::size_t>(index) * static_cast<std::size_t>(size_bits(dtype_) / 8);
+}
+
+std::uint64_t Tensor::bits(std::int64_t index) const {
+  static_assert(std::endian::native == std::endian::little, "bytes of a tensor are little-endian");
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, data_ + byte_of(index), static_cast<std::size_t>(size_bits(dtype_) / 8));
+  return bits;
+}
+
+void Tensor::set_bits(std::int64_t index, std::uint64_t bits) {
+  const std::size_t at = byte_of(index);
+  std::memcpy(mutable_bytes().data() + at, &bits, static_cast<std::size_t>(size_bits(dtype_) / 8));
 }
 
 }  // namespace shardcheck

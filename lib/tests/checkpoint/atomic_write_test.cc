@@ -1,4 +1,6 @@
 // Reading and replacing whole files, with the system failing at every step that a test can make fail.
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -7,7 +9,9 @@
 
 #include <csignal>
 #include <functional>
+#include <thread>
 
+#include "../../src/checkpoint/files.h"
 #include "checkpoint_fixture.h"
 
 namespace shardcheck {
@@ -44,6 +48,22 @@ int run_with_file_limit(rlim_t limit, const std::function<void()>& action, const
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/// Kills a child in the middle of a write, at `limit` bytes; true when the signal did.
+bool kill_while_writing(rlim_t limit, const std::function<void()>& write) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_DFL);
+    const rlimit no_core = {0, 0}, limits = {limit, limit};
+    ::setrlimit(RLIMIT_CORE, &no_core);
+    ::setrlimit(RLIMIT_FSIZE, &limits);
+    write();
+    ::_exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ;
+}
+
 TensorMap one_tensor(std::int64_t elements) { return {{"a", Tensor::zeros(DType::f32, {elements})}}; }
 
 class FullDisk : public ::testing::TestWithParam<rlim_t> {};
@@ -67,6 +87,99 @@ TEST_P(FullDisk, LeavesTheOldFileAsItWas) {
 
 // Inside the length, the header and the data.
 INSTANTIATE_TEST_SUITE_P(AtByte, FullDisk, ::testing::Values(0, 5, 40, 4096, 399'999));
+
+bool has_unnamed_files(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (descriptor >= 0) ::close(descriptor);
+  return descriptor >= 0;
+}
+
+TEST(KilledWriter, LeavesNothingThatTheNextOneDoesNotClear) {
+  const TemporaryFolder folder;
+  write_text_atomically(folder / "a", "old");
+  const auto write = [&] { write_text_atomically(folder / "a", std::string(100'000, 'x')); };
+  ASSERT_TRUE(kill_while_writing(5'000, write));
+  EXPECT_EQ(read_file(folder / "a"), "old");
+  if (has_unnamed_files(folder.path())) {
+    EXPECT_THAT(folder.names(), ElementsAre("a"));
+  }
+  write_text_atomically(folder / "a", "new");
+  EXPECT_EQ(read_file(folder / "a"), "new");
+  EXPECT_THAT(folder.names(), ElementsAre("a"));
+}
+
+void write_named(const fs::path& file, std::string_view text) {
+  AtomicFile target(file, Naming::named);
+  target.write(text);
+  target.commit();
+}
+
+TEST(KilledWriter, WithANamedFileLeavesOneThatTheNextOverwrites) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(kill_while_writing(5'000, [&] { write_named(folder / "a", std::string(100'000, 'x')); }));
+  ASSERT_EQ(folder.names().size(), 1U);
+  EXPECT_FALSE(fs::exists(folder / "a"));
+  write_named(folder / "a", "new");
+  EXPECT_EQ(read_file(folder / "a"), "new");
+  EXPECT_THAT(folder.names(), ElementsAre("a"));
+}
+
+TEST(KilledWriter, ALeftoverIsClearedWhenAnUnnamedFileReplacesAnOldOne) {
+  const TemporaryFolder folder;
+  write_file(folder / "a", "old");
+  ASSERT_TRUE(kill_while_writing(5'000, [&] { write_named(folder / "a", std::string(100'000, 'x')); }));
+  ASSERT_EQ(folder.names().size(), 2U);
+  write_text_atomically(folder / "a", "new");
+  EXPECT_EQ(read_file(folder / "a"), "new");
+  EXPECT_THAT(folder.names(), ElementsAre("a"));
+}
+
+class EveryNaming : public ::testing::TestWithParam<Naming> {};
+
+TEST_P(EveryNaming, ShowsNothingUntilItIsCommitted) {
+  const TemporaryFolder folder;
+  write_file(folder / "a", "old");
+  {
+    AtomicFile dropped(folder / "a", GetParam());
+    dropped.write("half");
+    EXPECT_EQ(read_file(folder / "a"), "old");
+  }
+  EXPECT_EQ(read_file(folder / "a"), "old");
+  EXPECT_THAT(folder.names(), ElementsAre("a"));
+}
+
+TEST_P(EveryNaming, WritersOfOneTargetDoNotMixTheirBytes) {
+  const TemporaryFolder folder;
+  AtomicFile first(folder / "a", GetParam()), second(folder / "a", GetParam());
+  first.write("fir");
+  second.write("second");
+  first.write("st");
+  first.commit();
+  EXPECT_EQ(read_file(folder / "a"), "first");
+  second.commit();
+  EXPECT_EQ(read_file(folder / "a"), "second");
+  EXPECT_THAT(folder.names(), ElementsAre("a"));
+}
+
+TEST_P(EveryNaming, ManyWritersAtOnceLeaveOneWholeFile) {
+  const TemporaryFolder folder;
+  std::vector<std::thread> writers;
+  for (char letter = 'a'; letter < 'e'; ++letter) {
+    writers.emplace_back([&, letter] {
+      for (int i = 0; i < 10; ++i) {
+        AtomicFile file(folder / "t", GetParam());
+        file.write(std::string(1000, letter));
+        file.commit();
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  const std::string text = read_file(folder / "t");
+  EXPECT_EQ(text, std::string(1000, text.at(0)));
+  EXPECT_THAT(folder.names(), ElementsAre("t"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Naming, EveryNaming, ::testing::Values(Naming::unnamed_if_possible, Naming::named));
 
 TEST(AtomicWrite, ReplacesTheWholeFile) {
   const TemporaryFolder folder;
@@ -104,6 +217,53 @@ TEST(AtomicWrite, WritesIntoADeviceAndNeverReplacesIt) {
   fs::create_symlink("/dev/full", folder / "full");
   EXPECT_THROW(write_text_atomically(folder / "full", "no room"), IoError);
   EXPECT_TRUE(fs::is_character_file("/dev/full"));
+}
+
+/// Writes `path` in a child whose standard output is `output`, between two texts of its own.
+void write_with_output(const fs::path& output, const fs::path& path) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int descriptor = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ::dup2(descriptor, 1);
+    bool whole = ::write(1, "before ", 7) == 7;
+    write_text_atomically(path, "text ");
+    whole = whole && ::write(1, "after", 5) == 5;
+    ::_exit(whole ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(AtomicWrite, WritesThroughTheStandardOutputWhereverItGoes) {
+  const TemporaryFolder folder;
+  fs::create_symlink("/dev/stdout", folder / "link");
+  for (const fs::path& path :
+       {fs::path("/dev/stdout"), fs::path("/dev/fd/1"), fs::path("/proc/self/fd/1"), folder / "link"}) {
+    write_with_output(folder / "out", path);
+    EXPECT_EQ(read_file(folder / "out"), "before text after") << path;
+    EXPECT_THAT(folder.names(), ElementsAre("link", "out"));
+  }
+  EXPECT_TRUE(fs::is_symlink("/dev/stdout"));
+}
+
+TEST(AtomicWrite, WritesThroughAPipe) {
+  int ends[2] = {};
+  ASSERT_EQ(::pipe(ends), 0);
+  write_text_atomically(fmt::format("/dev/fd/{}", ends[1]), "through");
+  char text[16] = {};
+  EXPECT_EQ(::read(ends[0], text, sizeof text), 7);
+  EXPECT_STREQ(text, "through");
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST(AtomicWrite, ADanglingLinkStaysAndItsTargetIsCreated) {
+  const TemporaryFolder folder;
+  fs::create_symlink("target", folder / "link");
+  write_text_atomically(folder / "link", "new");
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(read_file(folder / "target"), "new");
 }
 
 TEST(AtomicWrite, RefusesAFolderAndAReadOnlyFile) {

@@ -130,6 +130,7 @@ TEST_F(ShardFolder, AnInterruptedWriteLeavesNoRecord) {
   fs::create_directory(file(1));  // the rename onto it fails
   EXPECT_THROW(write_shard_folder(path(), layout_, shards_), IoError);
   EXPECT_FALSE(fs::exists(record()));
+  EXPECT_THAT(message(), HasSubstr("unfinished"));
 }
 
 TEST_F(ShardFolder, AMissingFileIsNamed) {
@@ -193,10 +194,11 @@ TEST_F(ShardFolder, SwappedRankFilesAreReadAsTheyLie) {
   expect_same(read_shard_folder(path(), layout_), swapped);
 }
 
-TEST_F(ShardFolder, WithoutARecordTheLayoutAskedForCounts) {
+TEST_F(ShardFolder, WithoutARecordItMayBeUnfinishedAndIsRefused) {
   fs::remove(record());
   EXPECT_FALSE(read_shard_folder_info(path()).has_value());
-  expect_same(read_shard_folder(path(), layout_), shards_);
+  EXPECT_THAT(refusal<InvalidCheckpoint>([&] { read_shard_folder(path(), layout_); }),
+              AllOf(HasSubstr("shardcheck.json is missing"), HasSubstr("unfinished")));
 }
 
 TEST_F(ShardFolder, TheRecordMustAgreeWithTheLayoutAskedFor) {

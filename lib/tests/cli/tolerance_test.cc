@@ -39,6 +39,33 @@ TEST(Tolerance, AMeasurementCanBeRecordedAndAnotherTokenShapeFails) {
   expect_refusal(check(), 2, "in_process.json");
 }
 
+/// A recording that follows the rule, with deviations that any fault would stay below.
+std::string inflated_recording(const Folder& folder) {
+  const Result measured =
+      shardcheck_in(folder.path(), {"tolerance", "measure", "--repetitions=1", "--out=in_process.json"});
+  EXPECT_EQ(measured.code, 0) << measured.err;
+  json recording = json::parse(read_file(folder / "in_process.json"));
+  for (json& cell : recording["results"]) {
+    if (cell["target_degree"] == 1) continue;
+    cell["max_deviation"] = 1.0;
+    cell["per_seed"] = {1.0};
+    cell["max_ulp"] = 8388608.0;
+    cell["median_ulp"] = cell["mean_ulp"] = 4194304.0;
+  }
+  recording["max_deviation"] = 1.0;
+  recording["threshold"] = 100.0;
+  return recording.dump();
+}
+
+TEST(Tolerance, AThresholdThatAnyFaultWouldPassIsMistrusted) {
+  const Folder folder;
+  write_file(folder / "in_process.json", inflated_recording(folder));
+  const Result check = shardcheck_in(folder.path(), {"tolerance", "check", "--data-dir=."});
+  EXPECT_EQ(check.code, 3) << check.out << check.err;
+  EXPECT_TRUE(contains(check.out, "MISTRUSTED")) << check.out;
+  EXPECT_FALSE(contains(check.out, "PASSED")) << check.out;
+}
+
 TEST(Tolerance, OptionsOfAnotherActionAreRefused) {
   expect_refusal(shardcheck_program({"tolerance", "check", "--out=f"}), 2, "tolerance measure");
   expect_refusal(shardcheck_program({"tolerance", "show", "--remeasure=1"}), 2, "tolerance check");

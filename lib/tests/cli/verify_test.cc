@@ -112,6 +112,35 @@ TEST(Verify, BrokenCheckpointsAreRefusedInOneLine) {
   expect_refusal(shardcheck_in(folder.path(), {"verify", "model"}), 2, "..");
 }
 
+/// Rewrites the tensors of the checkpoint that `write_checkpoint` left in `folder`.
+template <typename Change>
+void change_tensors(const fs::path& folder, Change change) {
+  const fs::path file = folder / "model.safetensors";
+  TensorMap tensors = SafetensorsFile(file).tensors();
+  for (auto& [name, tensor] : tensors) change(name, tensor);
+  write_safetensors(file, tensors);
+}
+
+TEST(Verify, ACheckpointInWhichNoFaultWouldShowIsInconclusive) {
+  const Folder folder;
+  write_checkpoint(folder / "silent");
+  change_tensors(folder / "silent", [](const std::string& name, Tensor& tensor) {
+    if (contains(name, "o_proj")) tensor = Tensor::zeros(tensor.dtype(), tensor.shape());
+  });
+  write_checkpoint(folder / "empty");
+  change_tensors(folder / "empty", [](const std::string& name, Tensor& tensor) {
+    if (contains(name, "lm_head")) tensor = Tensor::zeros(tensor.dtype(), tensor.shape());
+  });
+  for (const auto& [model, verdict] : {std::pair("silent", "mistrusted"), std::pair("empty", "vacuous")}) {
+    const Result result = shardcheck_in(folder.path(), {"verify", model, "--tp=2", "--report=json:r.json"});
+    EXPECT_EQ(result.code, 3) << result.out << result.err;
+    EXPECT_FALSE(contains(result.out, "PASSED")) << result.out;
+    const json degree = json::parse(read_file(folder / "r.json")).at("verification").at("degrees").at(0);
+    EXPECT_EQ(degree.at("verdict"), verdict);
+    EXPECT_EQ(degree.at("holds"), false);
+  }
+}
+
 TEST(Verify, OurOwnShardsAreAccepted) {
   const Folder folder;
   write_checkpoint(folder / "model");
@@ -200,6 +229,11 @@ TEST_F(ForeignShards, AreNotWrittenOver) {
   expect_refusal(shardcheck_in(folder_.path(), {"verify", "model", "--report=json:model/config.json"}), 2,
                  "--report");
   EXPECT_EQ(read_file(folder_ / "all/tp2/rank_00000-of-00002.safetensors"), before);
+}
+
+TEST_F(ForeignShards, WithoutTheirRecordMayBeUnfinishedAndAreRefused) {
+  fs::remove(folder_ / "shards/shardcheck.json");
+  expect_refusal(verify(), 2, "shardcheck.json is missing");
 }
 
 TEST_F(ForeignShards, OfASingleDegreeAreFoundInTpNToo) {

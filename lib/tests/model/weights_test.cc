@@ -70,14 +70,14 @@ TEST(Fingerprint, EveryElementDecodesToItsOrigin) {
   const auto prints = make_weights(g, WeightStyle::fingerprint, 0, DType::f32);
   std::set<std::uint32_t> seen;
   for (const auto& [name, tensor] : prints) {
-    const auto bits = tensor.as<std::uint32_t>();
-    for (std::size_t i = 0; i < bits.size(); ++i) {
-      ASSERT_TRUE(seen.insert(bits[i]).second);
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+      const auto bits = static_cast<std::uint32_t>(tensor.bits(i));
+      ASSERT_TRUE(seen.insert(bits).second);
       if (i % 61 != 0) continue;
-      const auto origin = decode_fingerprint(g, bits[i]);
+      const auto origin = decode_fingerprint(g, bits);
       ASSERT_TRUE(origin.has_value());
       EXPECT_EQ(origin->tensor, name);
-      EXPECT_EQ(origin->index, static_cast<std::int64_t>(i));
+      EXPECT_EQ(origin->index, i);
     }
   }
   EXPECT_FALSE(decode_fingerprint(g, 0).has_value());

@@ -100,6 +100,58 @@ TEST(Tensor, ReadingAsAnotherSizeIsRefused) {
   EXPECT_THROW(tensor.mutable_f32(), std::invalid_argument);
 }
 
+TEST(Tensor, ReadingAsAnotherTypeOfTheSameSizeIsRefused) {
+  EXPECT_THROW(Tensor::zeros(DType::f32, {2}).as<std::uint32_t>(), std::invalid_argument);
+  EXPECT_THROW(Tensor::zeros(DType::f32, {2}).mutable_as<std::int32_t>(), std::invalid_argument);
+  EXPECT_THROW(Tensor::zeros(DType::u32, {2}).f32(), std::invalid_argument);
+  EXPECT_THROW(Tensor::zeros(DType::i32, {2}).as<std::uint32_t>(), std::invalid_argument);
+  EXPECT_THROW(Tensor::zeros(DType::f64, {2}).as<std::int64_t>(), std::invalid_argument);
+  EXPECT_THROW(Tensor::zeros(DType::c64, {2}).as<double>(), std::invalid_argument);
+  EXPECT_THROW(Tensor::zeros(DType::bf16, {2}).as<std::int16_t>(), std::invalid_argument);
+  EXPECT_EQ(Tensor::zeros(DType::f8_e4m3, {2}).as<std::uint8_t>().size(), 2U);
+  EXPECT_EQ(Tensor::zeros(DType::i64, {2}).as<std::int64_t>().size(), 2U);
+}
+
+TEST(Tensor, BitsOfAnElementAreReadAndReplacedWhateverItsType) {
+  for (const DType dtype : {DType::u8, DType::bf16, DType::f32, DType::f64}) {
+    Tensor tensor = Tensor::zeros(dtype, {3});
+    const Tensor before = tensor;
+    tensor.set_bits(1, 0xF1E2D3C4B5A69788U);
+    const int width = size_bits(dtype);
+    EXPECT_EQ(tensor.bits(1), 0xF1E2D3C4B5A69788U << (64 - width) >> (64 - width));
+    EXPECT_EQ(tensor.bits(0) + tensor.bits(2) + before.bits(1), 0U);
+  }
+  Tensor tensor = Tensor::zeros(DType::f32, {3});
+  EXPECT_THROW(tensor.bits(3), std::out_of_range);
+  EXPECT_THROW(tensor.set_bits(-1, 0), std::out_of_range);
+  EXPECT_THROW(Tensor::zeros(DType::f4, {4}).bits(0), std::invalid_argument);
+}
+
+TEST(Tensor, TheFirstDifferenceIsFoundToTheElement) {
+  for (const DType dtype : {DType::f4, DType::f6_e2m3, DType::u8, DType::bf16, DType::f32, DType::f64}) {
+    const Tensor zeros = Tensor::zeros(dtype, {8, 4});
+    EXPECT_EQ(zeros.first_difference(zeros), -1);
+    const std::int64_t width = size_bits(dtype);
+    for (const std::int64_t element : {0, 1, 7, 31}) {
+      Tensor other = zeros;
+      const std::int64_t bit = element * width + width - 1;
+      other.mutable_bytes()[static_cast<std::size_t>(bit / 8)] = std::byte{1} << bit % 8;
+      EXPECT_EQ(zeros.first_difference(other), element) << short_name(dtype);
+    }
+  }
+  EXPECT_THROW(Tensor::zeros(DType::f32, {2}).first_difference(Tensor::zeros(DType::f32, {1, 2})),
+               std::invalid_argument);
+  EXPECT_THROW(Tensor::zeros(DType::f32, {2}).first_difference(Tensor::zeros(DType::u32, {2})),
+               std::invalid_argument);
+}
+
+TEST(Tensor, PoisonIsNoNumber) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const Tensor values = Tensor::poisoned(dtype, {5}).to(DType::f32);
+    for (const float value : values.f32()) EXPECT_NE(value, value) << short_name(dtype);
+  }
+}
+
 TEST(Tensor, CopiesShareBytesUntilOneIsWritten) {
   Tensor original = counting({4});
   Tensor copy = original;

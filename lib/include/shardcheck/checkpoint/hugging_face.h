@@ -20,11 +20,13 @@ struct HuggingFaceConfig {
   std::int64_t max_positions = 0;
 };
 
-/// Refuses by name: a missing required field; a field that is known to change the function and is not
-/// supported (rope_scaling, sliding_window in use, hidden_act other than silu, lm_head_bias, ...);
+/// Absent fields take the defaults of the model_type's configuration class in transformers
+/// (num_key_value_heads 8 in mistral and 32 in qwen, head_dim 128 in qwen3, rms_norm_eps 1e-6, ...). Refuses
+/// by name: a missing required field; every field that is not known to leave the function as it is
+/// (rope_scaling, sliding_window in use, hidden_act other than silu, a field nobody knows, ...), unless null;
 /// rms_norm_eps outside 1e-12..1; bos_token_id or eos_token_id outside the vocabulary; a torch_dtype or dtype
-/// that is no dtype name. The dtype named may differ from the stored one, which counts. Fields without a
-/// known effect on the function are ignored. Throws InvalidCheckpoint.
+/// that is no dtype name. The dtype named may differ from the stored one, which counts. Throws
+/// InvalidCheckpoint.
 HuggingFaceConfig parse_config(std::string_view json, const std::string& origin);
 
 /// model.safetensors.index.json: tensor name -> file name. Refuses file names with a path separator or "..",

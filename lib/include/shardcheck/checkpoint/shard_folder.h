@@ -29,8 +29,8 @@ struct ShardFolderInfo {
 std::optional<ShardFolderInfo> read_shard_folder_info(const std::filesystem::path& folder);
 
 /// Reads the shards of `layout` and checks names, shapes and dtypes. Missing, extra and truncated files are
-/// told apart, and a shardcheck.json must agree with the layout and its geometry. Contents are not judged.
-/// Throws InvalidCheckpoint, InvalidShards or IoError.
+/// told apart; shardcheck.json must be there, because a write that was cut off leaves none, and agree with
+/// the layout and its geometry. Contents are not judged. Throws InvalidCheckpoint, InvalidShards or IoError.
 ShardedTensors read_shard_folder(const std::filesystem::path& folder, const Layout& layout);
 
 }  // namespace shardcheck

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 namespace shardcheck {
 
@@ -38,6 +39,11 @@ enum class DType : std::uint8_t {
 
 /// Size of one element in bits: 4 for f4, 6 for the f6 types, else a multiple of 8.
 int size_bits(DType dtype) noexcept;
+
+/// Whether T is the C++ type of an element. 16-bit floats are held as std::uint16_t, 8-bit floats and
+/// booleans as std::uint8_t; sub-byte and complex types as nothing.
+template <typename T>
+constexpr bool is_stored_as(DType dtype) noexcept;
 
 /// Name in a safetensors header ("F32", "BF16", "F8_E4M3", ...). Never empty.
 std::string_view safetensors_name(DType dtype) noexcept;
@@ -71,5 +77,45 @@ void bf16_to_f32(std::span<const std::uint16_t> in, std::span<float> out);
 void f32_to_bf16(std::span<const float> in, std::span<std::uint16_t> out);
 void f16_to_f32(std::span<const std::uint16_t> in, std::span<float> out);
 void f32_to_f16(std::span<const float> in, std::span<std::uint16_t> out);
+
+template <typename T>
+constexpr bool is_stored_as(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::boolean:
+    case DType::u8:
+    case DType::f8_e5m2:
+    case DType::f8_e4m3:
+    case DType::f8_e8m0:
+    case DType::f8_e4m3fnuz:
+    case DType::f8_e5m2fnuz:
+      return std::is_same_v<T, std::uint8_t>;
+    case DType::i8:
+      return std::is_same_v<T, std::int8_t>;
+    case DType::i16:
+      return std::is_same_v<T, std::int16_t>;
+    case DType::u16:
+    case DType::f16:
+    case DType::bf16:
+      return std::is_same_v<T, std::uint16_t>;
+    case DType::i32:
+      return std::is_same_v<T, std::int32_t>;
+    case DType::u32:
+      return std::is_same_v<T, std::uint32_t>;
+    case DType::f32:
+      return std::is_same_v<T, float>;
+    case DType::f64:
+      return std::is_same_v<T, double>;
+    case DType::i64:
+      return std::is_same_v<T, std::int64_t>;
+    case DType::u64:
+      return std::is_same_v<T, std::uint64_t>;
+    case DType::f4:
+    case DType::f6_e2m3:
+    case DType::f6_e3m2:
+    case DType::c64:
+      break;
+  }
+  return false;
+}
 
 }  // namespace shardcheck

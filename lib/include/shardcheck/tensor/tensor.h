@@ -36,6 +36,9 @@ class Tensor {
   /// Uninitialised owned bytes: every element must be written before it is read.
   static Tensor uninitialized(DType dtype, Shape shape);
 
+  /// Every bit one, a NaN in every floating type: an element nobody wrote shows as one.
+  static Tensor poisoned(DType dtype, Shape shape);
+
   /// A copy of `values` as f32. Throws std::invalid_argument when the count does not fit the shape.
   static Tensor from(Shape shape, std::span<const float> values);
 
@@ -54,20 +57,27 @@ class Tensor {
   /// Unshares first: the bytes then belong to this tensor alone.
   std::span<std::byte> mutable_bytes();
 
-  /// Elements as T. Throws std::invalid_argument unless sizeof(T)*8 is the dtype's size.
+  /// Elements as T, the type `is_stored_as` names for the dtype. Throws std::invalid_argument for any other:
+  /// bits of another type are read by `bits`.
   template <typename T>
   std::span<const T> as() const {
-    require_element_size(sizeof(T));
+    require_stored_as(is_stored_as<T>(dtype_), sizeof(T));
     return {reinterpret_cast<const T*>(data_), static_cast<std::size_t>(elements_)};
   }
   template <typename T>
   std::span<T> mutable_as() {
-    require_element_size(sizeof(T));
+    require_stored_as(is_stored_as<T>(dtype_), sizeof(T));
     auto writable = mutable_bytes();
     return {reinterpret_cast<T*>(writable.data()), static_cast<std::size_t>(elements_)};
   }
   std::span<const float> f32() const { return as<float>(); }
   std::span<float> mutable_f32() { return mutable_as<float>(); }
+
+  /// Bits of the element at a flat index, zero-extended. Throws std::out_of_range; std::invalid_argument for
+  /// a sub-byte dtype.
+  std::uint64_t bits(std::int64_t index) const;
+  /// Replaces them by the low bits of `bits`. Throws as `bits` does.
+  void set_bits(std::int64_t index, std::uint64_t bits);
 
   /// Zero-copy view of rows [first, first+count) of dimension 0. Throws std::out_of_range; and
   /// std::invalid_argument when a sub-byte dtype puts a cut inside a byte.
@@ -83,8 +93,13 @@ class Tensor {
   /// dtype, shape and every byte equal. NaN payloads and signed zeros count.
   bool same_bytes(const Tensor& other) const noexcept;
 
+  /// Flat index of the first element whose bits differ, -1 when none does. Throws std::invalid_argument
+  /// unless dtype and shape agree.
+  std::int64_t first_difference(const Tensor& other) const;
+
  private:
-  void require_element_size(std::size_t size) const;
+  void require_stored_as(bool right, std::size_t size) const;
+  std::size_t byte_of(std::int64_t index) const;
 
   DType dtype_ = DType::f32;
   Shape shape_;

@@ -54,6 +54,11 @@ struct FaultChoice {
 };
 FaultChoice parse_fault(std::string_view text);
 
+/// A fault with each of its legal arguments, or once without one.
+std::vector<FaultChoice> choices_of(const Fault& fault);
+/// The choices of every fault, in the order of all_faults.
+std::vector<FaultChoice> every_choice();
+
 /// "fault NAME cannot act here: REASON" where the case's fault is not applicable or equivalent; nullopt where
 /// it acts, and without a fault. Throws InvalidInput as parse_fault does.
 std::optional<std::string> why_fault_is_inert(const Case& c);

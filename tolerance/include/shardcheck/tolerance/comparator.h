@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "shardcheck/tensor/tensor.h"
 
@@ -26,9 +27,21 @@ struct Comparison {
   double max_ulp() const { return max_abs / kUlp; }
 };
 
-/// f32 tensors of one shape (std::invalid_argument otherwise). Vacuous: empty, constant, or at least 90 %
-/// zeros on the expected side. NaN or infinity anywhere makes max_abs infinite, also at the same place on
-/// both sides.
+/// f32 tensors of one shape (std::invalid_argument otherwise). NaN or infinity anywhere makes max_abs
+/// infinite, also at the same place on both sides. Vacuous, by the expected side alone: empty; a NaN, an
+/// infinity or an element nobody wrote; constant; one value in at least 90 % of the elements; two equal
+/// blocks where the rows (tokens) or the columns (vocabulary) are cut in 2 to 8 parts as ranks cut them,
+/// because exchanging the two would not show.
 Comparison compare_logits(const Tensor& expected, const Tensor& actual);
+
+/// The logits of every rank against one reference.
+struct RankComparison {
+  Comparison worst;          // of the rank that lies farthest; differing_bits are the most of any rank
+  int worst_rank = 0;        // the first of those that lie farthest
+  int dissenting_rank = -1;  // first rank whose logits are not rank 0's bit for bit, -1: none
+};
+
+/// Looks at every rank. Throws std::invalid_argument without a rank, and as compare_logits does.
+RankComparison compare_ranks(const Tensor& expected, const std::vector<Tensor>& logits);
 
 }  // namespace shardcheck

@@ -43,6 +43,7 @@ std::string to_json(const RecordedFloor& floor);
 /// Throws InvalidInput naming the field.
 RecordedFloor parse_floor(std::string_view json, const std::string& origin);
 /// The artifact embedded at build time (tolerance/in_process.json), or `data_dir`/in_process.json.
+/// Throws IoError when the file cannot be read, InvalidInput when it is refused or of another phase.
 RecordedFloor load_recorded_floor(const std::string& phase, const std::filesystem::path& data_dir = {});
 
 /// This machine's compiler, flags, CPU, SIMD target, MPI, commit.
@@ -51,8 +52,10 @@ std::map<std::string, std::string> this_environment();
 struct FloorCheck {
   std::vector<std::string> failures;  // geometry or token shape differ from the recording, rule not followed
   std::vector<std::string> warnings;  // compiler, library or CPU differ
+  /// Why passing under its threshold would be no evidence (Threshold::mistrusted); empty when it would.
+  std::string mistrusted;
 };
-/// Compares a recording with the rule, the configurations in code and this environment.
+/// Compares a recording with the rule, the configurations in code, this environment and the control.
 FloorCheck check_floor(const RecordedFloor& floor);
 
 }  // namespace shardcheck

@@ -22,10 +22,20 @@ std::string_view to_string(Oracle oracle) noexcept;
 std::optional<Oracle> oracle_from(std::string_view text) noexcept;
 
 struct Threshold {
-  double value = 0.0;  // comparison is strict: deviation < value
-  double floor = 0.0;  // worst deviation it was derived from
-  std::string source;  // "tolerance/in_process.json" or "10x the worst of 19 legal orders"
+  double value = 0.0;    // comparison is strict: deviation < value
+  double floor = 0.0;    // worst deviation it was derived from
+  double control = 0.0;  // deviation of a model whose attention adds nothing: what no threshold may admit
+  std::string source;    // "tolerance/in_process.json" or "10x the worst of 19 legal orders"
+
+  /// Finite and above 0: a deviation that is not below such a value is a failure.
+  bool is_usable() const;
+  /// Why a deviation below the value is no evidence: the value is not usable, or the control deviates by
+  /// less than kLeastMargin times the value. Empty when it is evidence.
+  std::string mistrusted() const;
 };
+
+/// A bug worth finding stands at least this many times above the threshold, or the threshold is mistrusted.
+inline constexpr double kLeastMargin = 10.0;
 
 class Workbench {
  public:
@@ -56,8 +66,9 @@ class Workbench {
   std::vector<Tensor> execute(Subject& subject, const ShardedTensors& shards, Arithmetic arithmetic);
 
   /// layout: bytes of the moved fingerprint shards against this library's, by coordinates. exact and
-  /// tree: logits bit for bit. native: max |difference| < threshold. Any rank that disagrees with rank 0
-  /// fails. An exception of the library about the subject's shards is a failure with its message.
+  /// tree: logits bit for bit. native: max |difference| < threshold, of every rank; a pass under a threshold
+  /// that is mistrusted is Verdict::mistrusted. Any rank that disagrees with rank 0 fails. An exception of the
+  /// library about the subject's shards is a failure with its message.
   Outcome judge(Oracle oracle, Subject& subject);
   /// The same on shards produced elsewhere (verify --shards).
   Outcome judge_shards(Oracle oracle, Subject& subject, const ShardedTensors& shards);
