@@ -18,6 +18,7 @@
 #include "arithmetic/scratch.h"
 #include "arithmetic/simd-inl.h"
 #include "hwy/highway.h"
+#include "shardcheck/tensor/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace shardcheck {
@@ -50,10 +51,10 @@ constexpr int TileRows(int panels) {
 constexpr int kMaxEntry = std::max(kAccumulators * kLanes, kFewRows* kWidePanels* kPanel);
 
 // Cache lines to fetch into the second-level cache while a tile computes: line by line across `streams`
-// arrays that lie `stride` floats apart. One or two lines at a time: a burst would keep the tile's own loads
+// arrays that lie `stride` bytes apart. One or two lines at a time: a burst would keep the tile's own loads
 // waiting.
 struct FetchAhead {
-  static constexpr std::int64_t kLine = 16;  // floats
+  static constexpr std::int64_t kLine = 64;  // bytes
 
   HWY_INLINE void Next() {
     if (at >= end) return;
@@ -63,8 +64,8 @@ struct FetchAhead {
     at += kLine;
   }
 
-  const float* at = nullptr;
-  const float* end = nullptr;
+  const std::byte* at = nullptr;
+  const std::byte* end = nullptr;
   std::ptrdiff_t stride = 0;
   int streams = 0;
   int stream = 0;
@@ -176,6 +177,31 @@ HWY_NOINLINE void RunTile(const Tile& tile) {
   }
 }
 
+HWY_INLINE Vector Widen(DType dtype, const std::uint16_t* HWY_RESTRICT from) {
+  const Lanes d;
+  if (dtype == DType::bf16) {
+    const hn::RebindToUnsigned<Lanes> d32;
+    const hn::Rebind<std::uint16_t, Lanes> d16;
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::Load(d16, from))));
+  }
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  const hn::Rebind<std::uint16_t, Lanes> d16;
+  const hn::Rebind<hwy::float16_t, Lanes> half;
+  return hn::PromoteTo(d, hn::BitCast(half, hn::Load(d16, from)));
+#else  // Highway's own widening is not exact at infinity there
+  HWY_ALIGN float lanes[kLanes];
+  for (int i = 0; i < kLanes; ++i) lanes[i] = f16_to_f32(from[i]);
+  return hn::Load(d, lanes);
+#endif
+}
+
+// One panel over `columns` columns, widened exactly.
+HWY_INLINE void WidenPanel(DType dtype, const std::uint16_t* HWY_RESTRICT from, std::int64_t columns,
+                           float* HWY_RESTRICT to) {
+  const Lanes d;
+  for (std::int64_t i = 0; i < columns * kPanel; i += kLanes) hn::Store(Widen(dtype, from + i), d, to + i);
+}
+
 using TileFunction = void (*)(const Tile&);
 
 template <int kPanels, int... kRows>
@@ -195,6 +221,7 @@ struct Block {
   std::int64_t first_panel, last_panel;
   float* scratch;  // stack_depth entries of kMaxEntry, used by one tile after the other
   float* kept;     // kept_depth stack entries of every output
+  float* widened;  // for a segment of kWidePanels panels; null when the weights are f32
 
   static std::int64_t ScratchFloats(const LeafPlan& plan) {
     return std::int64_t{plan.stack_depth} * kMaxEntry;
@@ -218,7 +245,8 @@ class PanelGroup {
         call_(block.call),
         segment_(segment),
         panel_(panel),
-        width_(std::min<std::int64_t>(kWidth, call_.n - panel * kPanel)),
+        first_(std::max<std::int64_t>(0, call_.skipped - panel * kPanel)),
+        last_(std::min<std::int64_t>(kWidth, call_.skipped + call_.n - panel * kPanel)),
         finishes_(segment.last_step == call_.plan->steps.size()) {}
 
   // No division inside the loop: what comes between two tiles keeps the multipliers waiting.
@@ -226,15 +254,17 @@ class PanelGroup {
     const std::int64_t tiles = (block_.rows + TileRows(kPanels) - 1) / TileRows(kPanels);
     const std::int64_t height = block_.rows / tiles, higher = block_.rows % tiles;
     const FetchAhead ahead = WeightsAhead();
-    const std::int64_t share = ((ahead.end - ahead.at) / kPanel + tiles - 1) / tiles * kPanel;
-    float* y = call_.y + block_.first_row * call_.y_stride + panel_ * kPanel;
+    const std::int64_t lines = (ahead.end - ahead.at + FetchAhead::kLine - 1) / FetchAhead::kLine;
+    const std::int64_t share = (lines + tiles - 1) / tiles * FetchAhead::kLine;
+    const bool narrow = first_ > 0 || last_ < kWidth;
+    float* y = call_.y + block_.first_row * call_.y_stride + (panel_ * kPanel - call_.skipped + first_);
     Tile tile = FirstTile(ahead);
     for (std::int64_t t = 0; t < tiles; ++t) {
       const std::int64_t rows = t < higher ? height + 1 : height;
-      tile.y = finishes_ && width_ == kWidth ? y : nullptr;
+      tile.y = finishes_ && !narrow ? y : nullptr;
       tile.weights.end = std::min(tile.weights.at + share, ahead.end);
       kTileFunctions<kPanels>[static_cast<std::size_t>(rows)](tile);
-      if (finishes_ && width_ < kWidth) StoreNarrow(tile.kept, rows, y);
+      if (finishes_ && narrow) StoreNarrow(tile.kept, rows, y);
       tile.x += rows * tile.x_stride;
       tile.kept += rows * kWidth * call_.plan->kept_depth;
       tile.weights.at = tile.weights.end;
@@ -246,23 +276,46 @@ class PanelGroup {
   static constexpr std::int64_t kWidth = kPanels * kPanel;
 
   Tile FirstTile(const FetchAhead& ahead) const {
-    return {.x = call_.x + block_.first_row * call_.x_stride + segment_.first_column,
-            .x_stride = call_.x_stride,
-            .w = call_.w + panel_ * call_.panel_stride + segment_.first_column * kPanel,
-            .panel_stride = call_.panel_stride,
-            .steps = call_.plan->steps.data() + segment_.first_step,
-            .steps_end = call_.plan->steps.data() + segment_.last_step,
-            .kept = block_.KeptOf(panel_),
-            .kept_count = segment_.kept,
-            .scratch = block_.scratch,
-            .y = nullptr,
-            .y_stride = call_.y_stride,
-            .weights = ahead};
+    Tile tile{.x = call_.x + block_.first_row * call_.x_stride + segment_.first_column,
+              .x_stride = call_.x_stride,
+              .w = nullptr,
+              .panel_stride = call_.panel_stride,
+              .steps = call_.plan->steps.data() + segment_.first_step,
+              .steps_end = call_.plan->steps.data() + segment_.last_step,
+              .kept = block_.KeptOf(panel_),
+              .kept_count = segment_.kept,
+              .scratch = block_.scratch,
+              .y = nullptr,
+              .y_stride = call_.y_stride,
+              .weights = ahead};
+    const std::byte* w = WeightsAt(panel_, segment_.first_column);
+    if (call_.dtype == DType::f32) {
+      tile.w = reinterpret_cast<const float*>(w);
+    } else {
+      tile.w = block_.widened;
+      tile.panel_stride = segment_.columns * kPanel;
+      Widen(reinterpret_cast<const std::uint16_t*>(w));
+    }
+    return tile;
   }
 
-  // The last panel has fewer outputs than lanes: its tiles end on the stack.
+  const std::byte* WeightsAt(std::int64_t panel, std::int64_t column) const {
+    return call_.w + (panel * call_.panel_stride + column * kPanel) * ElementBytes();
+  }
+  std::int64_t ElementBytes() const { return call_.dtype == DType::f32 ? 4 : 2; }
+
+  // Once for all rows of the block: a copy of the segment that stays in the caches while the tiles read it.
+  void Widen(const std::uint16_t* from) const {
+    for (int panel = 0; panel < kPanels; ++panel) {
+      WidenPanel(call_.dtype, from + panel * call_.panel_stride, segment_.columns,
+                 block_.widened + panel * segment_.columns * kPanel);
+    }
+  }
+
+  // y has room for some lanes of the first and of the last panel only: such tiles end on the stack.
   void StoreNarrow(const float* tile, std::int64_t rows, float* y) const {
-    for (std::int64_t i = 0; i < rows; ++i) std::copy_n(tile + i * kWidth, width_, y + i * call_.y_stride);
+    for (std::int64_t i = 0; i < rows; ++i)
+      std::copy(tile + i * kWidth + first_, tile + i * kWidth + last_, y + i * call_.y_stride);
   }
 
   // The weights that the next group will read, in all its panels.
@@ -276,16 +329,19 @@ class PanelGroup {
       column = 0;
       count = std::min(call_.plan->columns, LeafPlan::kSegmentColumns);
     }
-    if ((panel + kPanels) * kPanel > call_.n) return {};
-    const float* at = call_.w + panel * call_.panel_stride + column * kPanel;
-    return {.at = at, .end = at + count * kPanel, .stride = call_.panel_stride, .streams = kPanels};
+    if ((panel + kPanels) * kPanel > call_.skipped + call_.n) return {};
+    const std::byte* at = WeightsAt(panel, column);
+    return {.at = at,
+            .end = at + count * kPanel * ElementBytes(),
+            .stride = call_.panel_stride * ElementBytes(),
+            .streams = kPanels};
   }
 
   const Block& block_;
   const GemmCall& call_;
   const LeafSegment& segment_;
   std::int64_t panel_;
-  std::int64_t width_;  // outputs that exist
+  std::int64_t first_, last_;  // outputs of the group that y has room for
   bool finishes_;
 };
 
@@ -306,8 +362,9 @@ HWY_INLINE std::int64_t RunGroup(const Block& block, const LeafSegment& segment,
 // it leaves the second-level cache.
 void Gemm(const GemmCall& call) {
   constexpr std::int64_t kBlockRows = 384, kBlockPanels = 8;
-  thread_local Scratch scratch, kept;
-  const std::int64_t panels = (call.n + kPanel - 1) / kPanel;
+  constexpr std::int64_t kWidenedFloats = kWidePanels * LeafPlan::kSegmentColumns * kPanel;
+  thread_local Scratch scratch, kept, widened;
+  const std::int64_t panels = (call.skipped + call.n + kPanel - 1) / kPanel;
   const std::int64_t blocks = (call.m + kBlockRows - 1) / kBlockRows;
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t first_row = call.m * b / blocks;
@@ -320,7 +377,8 @@ void Gemm(const GemmCall& call) {
                         .first_panel = first,
                         .last_panel = last,
                         .scratch = scratch.floats(Block::ScratchFloats(*call.plan)),
-                        .kept = kept.floats(Block::KeptFloats(*call.plan, rows, last - first))};
+                        .kept = kept.floats(Block::KeptFloats(*call.plan, rows, last - first)),
+                        .widened = call.dtype == DType::f32 ? nullptr : widened.floats(kWidenedFloats)};
       for (const LeafSegment& segment : call.plan->segments) {
         for (std::int64_t panel = first; panel < last;) panel += RunGroup<kWidePanels>(block, segment, panel);
       }

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <numeric>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "arithmetic/gemm_call.h"
@@ -30,16 +31,24 @@ constexpr std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) {
 }
 
 // Copies up to 16 rows into a panel, a few columns at a time so that both sides stay in cache.
-void pack_panel(const float* rows, std::int64_t count, std::int64_t k, std::int64_t stride, float* panel) {
+template <typename T>
+void pack_panel(const T* rows, std::int64_t count, std::int64_t k, std::int64_t stride, T* panel) {
   constexpr std::int64_t kColumns = 16;
   for (std::int64_t first = 0; first < k; first += kColumns) {
     const std::int64_t last = std::min(k, first + kColumns);
     for (std::int64_t j = 0; j < PackedWeights::kPanel; ++j) {
       for (std::int64_t c = first; c < last; ++c) {
-        panel[c * PackedWeights::kPanel + j] = j < count ? rows[j * stride + c] : 0.0F;
+        panel[c * PackedWeights::kPanel + j] = j < count ? rows[j * stride + c] : T{};
       }
     }
   }
+}
+
+// Throws unless [begin, end) lies in [0, size).
+void require_range(std::string_view what, std::int64_t begin, std::int64_t end, std::int64_t size) {
+  if (0 <= begin && begin <= end && end <= size) return;
+  throw std::out_of_range(
+      fmt::format("packed weights: {} [{}, {}) do not lie in [0, {})", what, begin, end, size));
 }
 
 // A kernel walks several panels at once, far apart: on small pages every step misses the translation cache.
@@ -90,8 +99,10 @@ void gemm_root(const float* x, std::int64_t ldx, std::int64_t m, const PackedWei
   const GemmCall call{.x = x + first,
                       .x_stride = ldx,
                       .m = m,
-                      .w = w.panel(0) + first * PackedWeights::kPanel,
-                      .panel_stride = w.k() * PackedWeights::kPanel,
+                      .w = w.panel(0, first),
+                      .dtype = w.dtype(),
+                      .panel_stride = w.panel_stride(),
+                      .skipped = w.skipped(),
                       .n = w.n(),
                       .plan = &leaf_plan(shape, last - first, leaf),
                       .y = y,
@@ -136,19 +147,20 @@ const std::vector<SimdTarget>& runnable_targets() {
 
 }  // namespace
 
-void PackedWeights::allocate(std::int64_t n, std::int64_t k) {
+template <typename T>
+void PackedWeights::pack(DType dtype, const T* weights, std::int64_t n, std::int64_t k, std::int64_t stride) {
   n_ = n;
-  k_ = k;
-  storage_ = Tensor::uninitialized(DType::f32, {ceil_div(n, kPanel), k, kPanel});
+  k_ = stored_k_ = k;
+  storage_ = Tensor::uninitialized(dtype, {ceil_div(n, kPanel), k, kPanel});
   prefer_huge_pages(storage_.mutable_bytes());
-}
-
-PackedWeights::PackedWeights(const float* weights, std::int64_t n, std::int64_t k, std::int64_t stride) {
-  allocate(n, k);
-  float* panels = storage_.mutable_f32().data();
+  T* panels = storage_.mutable_as<T>().data();
   for (std::int64_t first = 0; first < n; first += kPanel) {
     pack_panel(weights + first * stride, std::min(kPanel, n - first), k, stride, panels + first * k);
   }
+}
+
+PackedWeights::PackedWeights(const float* weights, std::int64_t n, std::int64_t k, std::int64_t stride) {
+  pack(DType::f32, weights, n, k, stride);
 }
 
 PackedWeights::PackedWeights(const Tensor& weights) {
@@ -156,8 +168,39 @@ PackedWeights::PackedWeights(const Tensor& weights) {
     throw std::invalid_argument(fmt::format("packed weights: {} {}; allowed are f32, bf16 and f16 of rank 2",
                                             short_name(weights.dtype()), to_string(weights.shape())));
   }
-  const Tensor wide = weights.to(DType::f32);
-  *this = PackedWeights(wide.f32().data(), wide.dim(0), wide.dim(1), wide.dim(1));
+  const std::int64_t n = weights.dim(0), k = weights.dim(1);
+  if (weights.dtype() == DType::f32) {
+    pack(DType::f32, weights.f32().data(), n, k, k);
+  } else {
+    pack(weights.dtype(), weights.as<std::uint16_t>().data(), n, k, k);
+  }
+}
+
+PackedWeights PackedWeights::rows(std::int64_t first, std::int64_t count) const {
+  // Not first + count: it may overflow.
+  require_range("rows", first, first <= n_ && count <= n_ - first ? first + count : n_ + 1, n_);
+  PackedWeights view = *this;
+  view.first_row_ += first;
+  view.n_ = count;
+  return view;
+}
+
+PackedWeights PackedWeights::columns(std::int64_t begin, std::int64_t end) const {
+  require_range("columns", begin, end, k_);
+  PackedWeights view = *this;
+  view.first_column_ += begin;
+  view.k_ = end - begin;
+  return view;
+}
+
+std::int64_t PackedWeights::bytes() const noexcept {
+  return n_ == 0 ? 0 : ceil_div(skipped() + n_, kPanel) * kPanel * k_ * element_bytes();
+}
+
+const std::byte* PackedWeights::panel(std::int64_t index, std::int64_t column) const noexcept {
+  const std::int64_t element =
+      (first_row_ / kPanel + index) * panel_stride() + (first_column_ + column) * kPanel;
+  return storage_.bytes().data() + element * element_bytes();
 }
 
 Reduction Reduction::whole(TreeShape shape, std::int64_t k, std::int64_t leaf) {

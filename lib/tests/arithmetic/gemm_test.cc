@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 
 #include "scalar_oracle.h"
@@ -231,20 +233,176 @@ TEST(Gemm, LetsNanAndInfinityReachTheirRowAndColumnOnly) {
   }
 }
 
-TEST(PackedWeights, WidenSixteenBitTensorsExactly) {
+constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f16};
+
+// Inputs, and the bits of a product of any packed weights with them. gemm_nodes writes behind gemm's output.
+struct Inputs {
+  Inputs(Stream& stream, std::int64_t m_, std::int64_t k) : m(m_), ldx(k + stream.integer(0, 3)) {
+    x = oracle::random_values(stream, m * ldx);
+  }
+
+  std::vector<std::uint32_t> products(const PackedWeights& w, std::int64_t leaf,
+                                      std::int64_t first_column = 0) const {
+    const Reduction whole = Reduction::whole(TreeShape::halving, w.k(), leaf);
+    std::vector<float> y(static_cast<std::size_t>(m * w.n()), -7.0F);
+    gemm(x.data() + first_column, ldx, m, w, whole, y.data(), w.n());
+    if (leaf > 0) {
+      // The same columns as the last of a longer sum, where a rank computes several nodes.
+      const std::int64_t missing = 3 * leaf;
+      const Reduction part =
+          Reduction::part(TreeShape::halving, missing + w.k(), leaf, missing, missing + w.k());
+      const auto size = static_cast<std::ptrdiff_t>(nodes_of(part, w.k()).size()) * m * w.n();
+      y.resize(y.size() + static_cast<std::size_t>(size), -7.0F);
+      gemm_nodes(x.data() + first_column, ldx, m, w, part, y.data() + m * w.n());
+    }
+    return oracle::bits(y);
+  }
+
+  std::int64_t m, ldx;
+  std::vector<float> x;
+};
+
+Tensor random_weights(Stream& stream, DType dtype, std::int64_t n, std::int64_t k) {
+  return Tensor::from({n, k}, oracle::random_values(stream, n * k)).to(dtype);
+}
+
+// Rows [first, first + count) and columns [begin, end) of a matrix, as a tensor of its own.
+Tensor copy_of_part(const Tensor& w, std::int64_t first, std::int64_t count, std::int64_t begin,
+                    std::int64_t end) {
+  const Tensor wide = w.to(DType::f32);
+  std::vector<float> values;
+  for (std::int64_t row = first; row < first + count; ++row) {
+    const auto at = wide.f32().begin() + row * w.dim(1);
+    values.insert(values.end(), at + begin, at + end);
+  }
+  return Tensor::from({count, end - begin}, values).to(w.dtype());
+}
+
+TEST(PackedWeights, GiveTheBitsOfWidenedWeightsOnEverySimdTarget) {
   Stream stream(11, "gemm");
-  const Problem problem(stream, 3, 19, 23);
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    const Tensor narrow = Tensor::from({problem.n, problem.k}, problem.w).to(dtype);
-    const Tensor wide = narrow.to(DType::f32);
-    const PackedWeights from_tensor(narrow), from_floats(wide.f32().data(), problem.n, problem.k, problem.k);
-    EXPECT_EQ(from_tensor.n(), problem.n);
-    EXPECT_EQ(from_tensor.k(), problem.k);
-    for (std::int64_t p = 0; p < 2; ++p) {
-      const auto count = static_cast<std::size_t>(problem.k * PackedWeights::kPanel);
-      EXPECT_EQ(oracle::bits({from_tensor.panel(p), count}), oracle::bits({from_floats.panel(p), count}));
+  for (int draw = 0; draw < 30; ++draw) {
+    const std::int64_t m = stream.integer(1, 30), n = stream.integer(1, 150), k = stream.integer(1, 600);
+    const std::int64_t leaf = stream.integer(0, k);
+    const Inputs inputs(stream, m, k);
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      const Tensor narrow = random_weights(stream, dtype, n, k);
+      const auto expected = inputs.products(PackedWeights(narrow.to(DType::f32)), leaf);
+      for (const std::string& target : simd_targets()) {
+        const oracle::ForcedTarget forced(target);
+        ASSERT_EQ(inputs.products(PackedWeights(narrow), leaf), expected)
+            << target << ' ' << short_name(dtype) << ' ' << m << 'x' << n << 'x' << k << " leaf " << leaf;
+      }
     }
   }
+}
+
+// One column, inputs 1 and -2: products show each weight's value, at a scale where none is lost.
+TEST(PackedWeights, WidenEverySixteenBitPatternExactlyOnEverySimdTarget) {
+  constexpr std::int64_t kPatterns = 1 << 16;
+  const std::vector<float> x = {1.0F, -2.0F, 0.5F};
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    Tensor patterns = Tensor::uninitialized(dtype, {kPatterns, 1});
+    for (std::int64_t i = 0; i < kPatterns; ++i)
+      patterns.mutable_as<std::uint16_t>()[static_cast<std::size_t>(i)] = static_cast<std::uint16_t>(i);
+    const Tensor wide = patterns.to(DType::f32);
+    for (const std::string& target : simd_targets()) {
+      const oracle::ForcedTarget forced(target);
+      std::vector<float> y(3 * kPatterns);
+      gemm(x.data(), 1, 3, PackedWeights(patterns), Reduction::chain(), y.data(), kPatterns);
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const float weight = wide.f32()[i % kPatterns], input = x[i / kPatterns];
+        if (std::isnan(weight)) {
+          ASSERT_TRUE(std::isnan(y[i])) << target << ' ' << short_name(dtype) << " pattern " << i % kPatterns;
+        } else {
+          ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]),
+                    std::bit_cast<std::uint32_t>(std::fma(input, weight, 0.0F)))
+              << target << ' ' << short_name(dtype) << " pattern " << i % kPatterns;
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedWeights, KeepTheirDTypeAndTakeItsBytes) {
+  Stream stream(13, "gemm");
+  for (const DType dtype : kDTypes) {
+    const PackedWeights packed(random_weights(stream, dtype, 33, 10));
+    const std::int64_t element = dtype == DType::f32 ? 4 : 2;
+    EXPECT_EQ(packed.dtype(), dtype);
+    EXPECT_EQ(packed.n(), 33);
+    EXPECT_EQ(packed.k(), 10);
+    EXPECT_EQ(packed.bytes(), 48 * 10 * element);
+    EXPECT_EQ(packed.rows(16, 16).bytes(), 16 * 10 * element);
+    EXPECT_EQ(packed.rows(15, 2).bytes(), 32 * 10 * element);
+    EXPECT_EQ(packed.rows(5, 0).bytes(), 0);
+    EXPECT_EQ(packed.columns(3, 7).bytes(), 48 * 4 * element);
+    EXPECT_EQ(packed.columns(3, 7).dtype(), dtype);
+  }
+  EXPECT_EQ(PackedWeights().bytes(), 0);
+}
+
+TEST(PackedWeights, ViewsShareThePanelsAndOutliveTheirSource) {
+  Stream stream(14, "gemm");
+  const Inputs inputs(stream, 4, 20);
+  const Tensor w = random_weights(stream, DType::bf16, 70, 20);
+  auto source = std::make_unique<PackedWeights>(w);
+  const PackedWeights view = source->rows(40, 25).columns(4, 20);
+  EXPECT_EQ(view.panel(0), source->panel(2, 4));
+  EXPECT_EQ(view.panel_stride(), source->panel_stride());
+  source.reset();
+  EXPECT_EQ(inputs.products(view, 8, 4),
+            inputs.products(PackedWeights(copy_of_part(w, 40, 25, 4, 20)), 8, 4));
+}
+
+TEST(PackedWeights, ViewsGiveTheBitsOfCopies) {
+  Stream stream(15, "gemm");
+  for (int draw = 0; draw < 120; ++draw) {
+    const DType dtype = kDTypes[draw % 3];
+    const std::int64_t m = stream.integer(1, 30), n = stream.integer(1, 200), k = stream.integer(1, 700);
+    const Tensor w = random_weights(stream, dtype, n, k);
+    const std::int64_t first = stream.integer(0, n), count = stream.integer(0, n - first);
+    const std::int64_t begin = stream.integer(0, k), end = stream.integer(begin, k);
+    const std::int64_t leaf = stream.integer(0, std::max<std::int64_t>(1, end - begin));
+    const Inputs inputs(stream, m, k);
+    const auto expected =
+        inputs.products(PackedWeights(copy_of_part(w, first, count, begin, end)), leaf, begin);
+    const PackedWeights packed(w);
+    ASSERT_EQ(inputs.products(packed.rows(first, count).columns(begin, end), leaf, begin), expected)
+        << short_name(dtype) << ' ' << m << 'x' << n << 'x' << k << " rows " << first << '+' << count
+        << " columns " << begin << ".." << end << " leaf " << leaf;
+    ASSERT_EQ(inputs.products(packed.columns(begin, end).rows(first, count), leaf, begin), expected);
+  }
+}
+
+TEST(PackedWeights, AViewOfAViewIsTheViewOfBothRanges) {
+  Stream stream(16, "gemm");
+  for (int draw = 0; draw < 30; ++draw) {
+    const Tensor w = random_weights(stream, kDTypes[draw % 3], 90, 60);
+    const PackedWeights packed(w);
+    const std::int64_t outer = stream.integer(0, 40), inner = stream.integer(0, 20),
+                       count = stream.integer(0, 30), begin = stream.integer(0, 20),
+                       end = stream.integer(begin, 40);
+    const Inputs inputs(stream, 5, 60);
+    ASSERT_EQ(
+        inputs.products(packed.rows(outer, 50).columns(10, 60).rows(inner, count).columns(begin, end), 8),
+        inputs.products(packed.rows(outer + inner, count).columns(10 + begin, 10 + end), 8));
+  }
+}
+
+TEST(PackedWeights, ViewsRefuseRangesOutside) {
+  const PackedWeights packed(Tensor::zeros(DType::f32, {20, 10}));
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [first, count] : {std::pair{-1, 2}, {0, 21}, {21, 0}, {20, 1}, {3, -1}}) {
+    EXPECT_THROW(static_cast<void>(packed.rows(first, count)), std::out_of_range) << first << '+' << count;
+  }
+  EXPECT_THROW(static_cast<void>(packed.rows(3, kMost)), std::out_of_range);
+  for (const auto& [begin, end] : {std::pair{-1, 2}, {0, 11}, {11, 11}, {4, 3}}) {
+    EXPECT_THROW(static_cast<void>(packed.columns(begin, end)), std::out_of_range) << begin << ".." << end;
+  }
+  // A view is bounded by itself, not by what is stored.
+  EXPECT_THROW(static_cast<void>(packed.rows(5, 5).rows(0, 6)), std::out_of_range);
+  EXPECT_THROW(static_cast<void>(packed.columns(5, 7).columns(0, 3)), std::out_of_range);
+  EXPECT_NO_THROW(static_cast<void>(packed.rows(20, 0).columns(10, 10)));
 }
 
 TEST(PackedWeights, RefuseOtherTensors) {

@@ -4,6 +4,7 @@
 // Highway dispatches to the widest target of the processor (AVX-512, AVX2, or one std::fma per lane).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -15,27 +16,46 @@
 namespace shardcheck {
 
 /// Weights [n, k] (row-major, as nn.Linear stores them) repacked once into panels of 16 outputs,
-/// k-major inside a panel, 64-byte aligned; missing outputs of the last panel are zero.
+/// k-major inside a panel, in the dtype they came in; missing outputs of the last panel are zero. Copies and
+/// views share the panels.
 class PackedWeights {
  public:
   PackedWeights() = default;
-  /// Packs an f32, bf16 or f16 tensor of rank 2 (16-bit values are widened: exact). Throws
-  /// std::invalid_argument for any other tensor.
+  /// Packs an f32, bf16 or f16 tensor of rank 2. Throws std::invalid_argument for any other tensor.
   explicit PackedWeights(const Tensor& weights);
   /// Packs `n` rows of length `k` that are `stride` floats apart.
   PackedWeights(const float* weights, std::int64_t n, std::int64_t k, std::int64_t stride);
 
+  /// Outputs [first, first + count) of these weights, sharing their panels: a product with the view has the
+  /// bits of a product with a copy of those rows. Throws std::out_of_range.
+  PackedWeights rows(std::int64_t first, std::int64_t count) const;
+  /// Columns [begin, end) of these weights, likewise.
+  PackedWeights columns(std::int64_t begin, std::int64_t end) const;
+
   std::int64_t n() const noexcept { return n_; }
   std::int64_t k() const noexcept { return k_; }
+  DType dtype() const noexcept { return storage_.dtype(); }
+  /// Bytes that one product reads: whole panels, the columns of this view.
+  std::int64_t bytes() const noexcept;
+
   static constexpr std::int64_t kPanel = 16;
-  const float* panel(std::int64_t index) const noexcept { return data() + index * k_ * kPanel; }
+  /// The panel `index` at column `column`, as elements of `dtype()`; panels are `panel_stride()` elements
+  /// apart.
+  const std::byte* panel(std::int64_t index, std::int64_t column = 0) const noexcept;
+  std::int64_t panel_stride() const noexcept { return stored_k_ * kPanel; }
+  /// Outputs of panel 0 that come before output 0 of this view.
+  std::int64_t skipped() const noexcept { return first_row_ % kPanel; }
 
  private:
-  void allocate(std::int64_t n, std::int64_t k);
-  const float* data() const noexcept { return reinterpret_cast<const float*>(storage_.bytes().data()); }
+  template <typename T>
+  void pack(DType dtype, const T* weights, std::int64_t n, std::int64_t k, std::int64_t stride);
+  std::int64_t element_bytes() const noexcept { return size_bits(dtype()) / 8; }
 
   std::int64_t n_ = 0;
   std::int64_t k_ = 0;
+  std::int64_t first_row_ = 0;  // of this view, in what is stored
+  std::int64_t first_column_ = 0;
+  std::int64_t stored_k_ = 0;
   Tensor storage_;
 };
 
