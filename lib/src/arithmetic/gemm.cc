@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 
 #include "arithmetic/gemm_call.h"
+#include "arithmetic/gemm_team.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "arithmetic/gemm-inl.h"
@@ -91,6 +93,58 @@ void fill_zero(std::int64_t m, std::int64_t n, float* y, std::int64_t ldy) {
   for (std::int64_t i = 0; i < m; ++i) std::fill_n(y + i * ldy, n, 0.0F);
 }
 
+// The calling thread's; null for one thread.
+std::unique_ptr<GemmTeam>& team() {
+  thread_local std::unique_ptr<GemmTeam> own;
+  return own;
+}
+
+GemmCall rows_of(GemmCall call, std::int64_t first, std::int64_t last) {
+  call.x += first * call.x_stride;
+  call.y += first * call.y_stride;
+  call.m = last - first;
+  return call;
+}
+
+GemmCall panels_of(GemmCall call, std::int64_t first, std::int64_t last) {
+  constexpr std::int64_t kPanel = PackedWeights::kPanel;
+  const std::int64_t begin = std::max(first * kPanel, call.skipped);
+  const std::int64_t end = std::min(last * kPanel, call.skipped + call.n);
+  call.w += first * call.panel_stride * (size_bits(call.dtype) / 8);
+  call.y += begin - call.skipped;
+  call.skipped = begin - first * kPanel;
+  call.n = end - begin;
+  return call;
+}
+
+// A product is cut over its panels of outputs, or over its rows when there are few panels; several parts for
+// each thread, so that one that is held up does not hold up the others.
+void run_on_team(const GemmCall& call, GemmTeam& threads) {
+  constexpr std::int64_t kPanels = 8, kRows = 24;  // what a part may be a multiple of without more overhead
+  constexpr std::int64_t kPartsPerThread = 4;
+  const std::int64_t panels = ceil_div(call.skipped + call.n, PackedWeights::kPanel);
+  const std::int64_t panel_units = ceil_div(panels, kPanels), row_units = ceil_div(call.m, kRows);
+  const bool cut_panels = panel_units >= std::min<std::int64_t>(threads.threads(), row_units);
+  const std::int64_t units = cut_panels ? panel_units : row_units;
+  const std::int64_t parts = std::min<std::int64_t>(units, kPartsPerThread * threads.threads());
+  // Not on a worker: the target may be forced, and is looked up once.
+  const auto kernel = &HWY_DYNAMIC_DISPATCH(Gemm);
+  threads.run(static_cast<int>(parts), [&](int part) {
+    const std::int64_t first = units * part / parts, last = units * (part + 1) / parts;
+    kernel(cut_panels ? panels_of(call, first * kPanels, std::min(panels, last * kPanels))
+                      : rows_of(call, first * kRows, std::min(call.m, last * kRows)));
+  });
+}
+
+void run_call(const GemmCall& call) {
+  // Multiply-adds that take about as long as waking the others.
+  constexpr double kWorthSharing = 1 << 20;
+  const double work =
+      static_cast<double>(call.m) * static_cast<double>(call.n) * static_cast<double>(call.plan->columns);
+  if (team() == nullptr || work < kWorthSharing) return HWY_DYNAMIC_DISPATCH(Gemm)(call);
+  run_on_team(call, *team());
+}
+
 // The root over columns [first, last) of x and w, a whole tree of its own: where a node splits depends on its
 // number of leaves only, and a linear node is a left fold from leaf 0 or a single leaf.
 void gemm_root(const float* x, std::int64_t ldx, std::int64_t m, const PackedWeights& w, TreeShape shape,
@@ -107,7 +161,7 @@ void gemm_root(const float* x, std::int64_t ldx, std::int64_t m, const PackedWei
                       .plan = &leaf_plan(shape, last - first, leaf),
                       .y = y,
                       .y_stride = ldy};
-  HWY_DYNAMIC_DISPATCH(Gemm)(call);
+  run_call(call);
 }
 
 // Adds the lifetime of the object to the calling thread's account.
@@ -259,6 +313,18 @@ void gemm_nodes(const float* x, std::int64_t ldx, std::int64_t m, const PackedWe
     y += m * w.n();
   }
 }
+
+void set_gemm_threads(int threads) {
+  if (threads < 1 || kMaxGemmThreads < threads) {
+    throw std::invalid_argument(
+        fmt::format("gemm: {} threads; allowed are 1 to {}", threads, kMaxGemmThreads));
+  }
+  if (threads == gemm_threads()) return;
+  team().reset();
+  if (threads > 1) team() = std::make_unique<GemmTeam>(threads);
+}
+
+int gemm_threads() { return team() == nullptr ? 1 : team()->threads(); }
 
 std::vector<std::string> simd_targets() {
   std::vector<std::string> names;

@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <stdexcept>
+#include <thread>
 
 #include "scalar_oracle.h"
 
@@ -456,6 +458,76 @@ TEST(Gemm, RefusesAReductionThatDoesNotCoverItsTree) {
   EXPECT_THROW(run({.leaf = -8, .leaves = 4}), std::invalid_argument);
   EXPECT_THROW(nodes_of({.leaf = 7, .leaves = 9}, 32), std::invalid_argument);
   EXPECT_NO_THROW(run(Reduction::whole(TreeShape::halving, 32, 8)));
+}
+
+// Sets the threads of the calling thread for the lifetime of the object.
+class Threads {
+ public:
+  explicit Threads(int count) { set_gemm_threads(count); }
+  ~Threads() { set_gemm_threads(1); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+};
+
+TEST(GemmThreads, DoNotChangeBits) {
+  Stream stream(17, "gemm");
+  // Cut over panels, over rows, and narrow ends of both; all large enough to be shared.
+  const std::int64_t shapes[][3] = {
+      {65, 333, 257}, {1, 2111, 700}, {701, 19, 130}, {301, 70, 300}, {2, 1400, 600}};
+  for (const auto& [m, n, k] : shapes) {
+    for (const DType dtype : kDTypes) {
+      const Inputs inputs(stream, m, k);
+      const PackedWeights packed(random_weights(stream, dtype, n + 20, k));
+      const PackedWeights view = packed.rows(stream.integer(0, 20), n);
+      const std::int64_t leaf = stream.integer(0, 100);
+      const auto expected = inputs.products(view, leaf);
+      for (const int count : {1, 2, 3, 4, 7}) {
+        const Threads threads(count);
+        ASSERT_EQ(inputs.products(view, leaf), expected)
+            << count << " threads, " << m << 'x' << n << 'x' << k << ' ' << short_name(dtype);
+      }
+    }
+  }
+}
+
+TEST(GemmThreads, FollowAForcedSimdTarget) {
+  Stream stream(18, "gemm");
+  const Problem problem(stream, 33, 300, 200);
+  const auto expected = oracle::bits(problem.run(Reduction::chain()));
+  const Threads threads(3);
+  for (const std::string& target : simd_targets()) {
+    const oracle::ForcedTarget forced(target);
+    EXPECT_EQ(oracle::bits(problem.run(Reduction::chain())), expected) << target;
+  }
+}
+
+TEST(GemmThreads, BelongToTheCallingThread) {
+  Stream stream(19, "gemm");
+  const Problem problem(stream, 40, 300, 150);
+  const auto expected = oracle::bits(problem.run(Reduction::chain()));
+  const Threads threads(2);
+  std::vector<std::thread> callers;
+  std::atomic<int> wrong{0};
+  for (int caller = 0; caller < 3; ++caller) {
+    callers.emplace_back([&, caller] {
+      if (gemm_threads() != 1) ++wrong;
+      set_gemm_threads(caller + 2);
+      for (int round = 0; round < 20; ++round) {
+        if (oracle::bits(problem.run(Reduction::chain())) != expected) ++wrong;
+      }
+      if (gemm_threads() != caller + 2) ++wrong;
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(gemm_threads(), 2);
+}
+
+TEST(GemmThreads, RefuseACountOutOfRange) {
+  for (const int count : {0, -1, kMaxGemmThreads + 1}) {
+    EXPECT_THROW(set_gemm_threads(count), std::invalid_argument) << count;
+  }
+  EXPECT_EQ(gemm_threads(), 1);
 }
 
 TEST(SimdTargets, CanBeForcedByNameAndUnknownOnesAreRefused) {

@@ -90,6 +90,14 @@ void gemm(const float* x, std::int64_t ldx, std::int64_t m, const PackedWeights&
 void gemm_nodes(const float* x, std::int64_t ldx, std::int64_t m, const PackedWeights& w,
                 const Reduction& reduction, float* y);
 
+constexpr int kMaxGemmThreads = 256;
+/// How many threads, the caller among them, share each later product of the calling thread (1 at first). Bits
+/// do not depend on it, and a product too small to gain stays on the caller. Every calling thread has workers
+/// of its own, which end with it; a forked child must set its number anew. Throws std::invalid_argument
+/// unless 1 <= threads <= kMaxGemmThreads, std::system_error when the system has no more threads.
+void set_gemm_threads(int threads);
+int gemm_threads();
+
 /// Names of the SIMD targets this build can run on this processor, best first; and a way for tests to
 /// force one ("" restores the best). Throws std::invalid_argument for a target that cannot run here.
 std::vector<std::string> simd_targets();

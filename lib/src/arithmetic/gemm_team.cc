@@ -1,0 +1,81 @@
+#include "arithmetic/gemm_team.h"
+
+#include <chrono>
+#include <utility>
+
+#include "hwy/cache_control.h"
+
+namespace shardcheck {
+namespace {
+
+// Returns once `value` differs from `old`. Products follow each other closely in a forward pass, and waking a
+// sleeping thread costs more than a small one, so both sides look for a moment before they sleep.
+template <typename T>
+void wait_for_change(const std::atomic<T>& value, T old) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kLook = std::chrono::microseconds(20);
+  constexpr int kLooksPerClock = 32;
+  for (const auto end = Clock::now() + kLook; Clock::now() < end;) {
+    for (int look = 0; look < kLooksPerClock; ++look) {
+      if (value.load(std::memory_order_acquire) != old) return;
+      hwy::Pause();
+    }
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+GemmTeam::GemmTeam(int threads) {
+  workers_.reserve(static_cast<std::size_t>(threads - 1));
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+GemmTeam::~GemmTeam() { stop(); }
+
+void GemmTeam::stop() noexcept {
+  stops_ = true;
+  job_.fetch_add(1, std::memory_order_release);
+  job_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void GemmTeam::work() {
+  for (std::uint32_t seen = 0;; ++seen) {
+    wait_for_change(job_, seen);
+    if (stops_) return;
+    take_parts();
+    if (at_work_.fetch_sub(1, std::memory_order_acq_rel) == 1) at_work_.notify_one();
+  }
+}
+
+void GemmTeam::take_parts() noexcept {
+  for (int i = 0; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
+    try {
+      (*part_)(i);
+    } catch (...) {
+      next_.store(count_, std::memory_order_relaxed);
+      const std::scoped_lock lock(failure_mutex_);
+      if (failure_ == nullptr) failure_ = std::current_exception();
+    }
+  }
+}
+
+void GemmTeam::run(int count, const std::function<void(int)>& part) {
+  part_ = &part;
+  count_ = count;
+  next_.store(0, std::memory_order_relaxed);
+  at_work_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  job_.fetch_add(1, std::memory_order_release);
+  job_.notify_all();
+  take_parts();
+  for (int left = 0; (left = at_work_.load(std::memory_order_acquire)) != 0;) wait_for_change(at_work_, left);
+  if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+}  // namespace shardcheck
