@@ -38,8 +38,10 @@ constexpr int kAccumulators = 24;
 constexpr int kAccumulators = 12;
 #endif
 constexpr int kMaxRows = 12;
-constexpr int kWidePanels = kLanes == 16 ? 8 : 2;   // for at most kFewRows rows
-constexpr int kGroupPanels = kLanes == 16 ? 4 : 1;  // for more
+constexpr int kWidePanels = kLanes == 16 ? 8 : 2;  // for at most kFewRows rows
+// For more. Three panels over a segment of columns fit the first-level cache beside the inputs; of the shapes
+// with 24 accumulators, 8 rows x 3 panels is also the one that loads least per multiply-add.
+constexpr int kGroupPanels = kLanes == 16 ? 3 : 1;
 constexpr int kFewRows = 2;
 
 constexpr int TileRows(int panels) {
@@ -345,14 +347,17 @@ class PanelGroup {
   bool finishes_;
 };
 
-// Runs the widest group of at most kPanels panels that fits and returns how many panels it took.
+// Runs the widest group of at most kPanels panels that fits and returns how many panels it took. A panel left
+// alone would have too few accumulators to hide the latency of a multiply-add, so four panels are two and
+// two.
 template <int kPanels>
 HWY_INLINE std::int64_t RunGroup(const Block& block, const LeafSegment& segment, std::int64_t panel) {
   if constexpr (kPanels > 1) {
     constexpr int kNarrower = kPanels > kGroupPanels ? kGroupPanels : kPanels - 1;
+    const std::int64_t left = block.last_panel - panel;
     const bool too_many_rows = kPanels > kGroupPanels && block.rows > kFewRows;
-    if (too_many_rows || block.last_panel < panel + kPanels)
-      return RunGroup<kNarrower>(block, segment, panel);
+    const bool leaves_one = kPanels > 2 && left == kPanels + 1;
+    if (too_many_rows || leaves_one || left < kPanels) return RunGroup<kNarrower>(block, segment, panel);
   }
   PanelGroup<kPanels>(block, segment, panel).Run();
   return kPanels;
@@ -363,7 +368,8 @@ std::int64_t TargetBit() { return HWY_TARGET; }
 // Blocks bound the memory of the stacks and let a segment of the inputs serve several groups of panels before
 // it leaves the second-level cache.
 void Gemm(const GemmCall& call) {
-  constexpr std::int64_t kBlockRows = 384, kBlockPanels = 8;
+  constexpr std::int64_t kBlockRows = 384;
+  const std::int64_t block_panels = call.m <= kFewRows ? 8 : 9;  // whole groups of either kind
   constexpr std::int64_t kWidenedFloats = kWidePanels * LeafPlan::kSegmentColumns * kPanel;
   thread_local Scratch scratch, kept, widened;
   const std::int64_t panels = (call.skipped + call.n + kPanel - 1) / kPanel;
@@ -371,8 +377,8 @@ void Gemm(const GemmCall& call) {
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t first_row = call.m * b / blocks;
     const std::int64_t rows = call.m * (b + 1) / blocks - first_row;
-    for (std::int64_t first = 0; first < panels; first += kBlockPanels) {
-      const std::int64_t last = std::min(panels, first + kBlockPanels);
+    for (std::int64_t first = 0; first < panels; first += block_panels) {
+      const std::int64_t last = std::min(panels, first + block_panels);
       const Block block{.call = call,
                         .first_row = first_row,
                         .rows = rows,

@@ -118,7 +118,7 @@ GemmCall panels_of(GemmCall call, std::int64_t first, std::int64_t last) {
 // A product is cut over its panels of outputs, or over its rows when there are few panels; several parts for
 // each thread, so that one that is held up does not hold up the others.
 void run_on_team(const GemmCall& call, GemmTeam& threads) {
-  constexpr std::int64_t kPanels = 8, kRows = 24;  // what a part may be a multiple of without more overhead
+  constexpr std::int64_t kPanels = 3, kRows = 24;  // whole groups of panels and whole tiles of rows
   constexpr std::int64_t kPartsPerThread = 4;
   const std::int64_t panels = ceil_div(call.skipped + call.n, PackedWeights::kPanel);
   const std::int64_t panel_units = ceil_div(panels, kPanels), row_units = ceil_div(call.m, kRows);

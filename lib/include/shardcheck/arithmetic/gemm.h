@@ -93,8 +93,9 @@ void gemm_nodes(const float* x, std::int64_t ldx, std::int64_t m, const PackedWe
 constexpr int kMaxGemmThreads = 256;
 /// How many threads, the caller among them, share each later product of the calling thread (1 at first). Bits
 /// do not depend on it, and a product too small to gain stays on the caller. Every calling thread has workers
-/// of its own, which end with it; a forked child must set its number anew. Throws std::invalid_argument
-/// unless 1 <= threads <= kMaxGemmThreads, std::system_error when the system has no more threads.
+/// of its own, which end with it; fork only while it is 1, for a child has no workers. Throws
+/// std::invalid_argument unless 1 <= threads <= kMaxGemmThreads, std::system_error when the system has no
+/// more threads.
 void set_gemm_threads(int threads);
 int gemm_threads();
 
