@@ -27,34 +27,13 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
-#ifdef SHARDCHECK_HAS_ONEDNN
-#include <omp.h>
-
-#include <dnnl.hpp>
-#endif
-#ifdef SHARDCHECK_HAS_OPENBLAS
-#include <cblas.h>
-#endif
-#ifdef SHARDCHECK_HAS_LIBXSMM
-#include <libxsmm.h>
-#endif
-
+#include "peers.h"
 #include "shardcheck/arithmetic/gemm.h"
-#include "shardcheck/tensor/stream.h"
-#include "shardcheck/tensor/tensor.h"
 
 namespace shardcheck::bench {
 namespace {
-
-struct Shape {
-  std::int64_t m, n, k;
-  double target;  // for tree / best peer
-  std::string text() const { return fmt::format("{}x{}x{}", m, n, k); }
-  double flops() const { return 2.0 * static_cast<double>(m * n) * static_cast<double>(k); }
-};
 
 constexpr std::array kShapes = {Shape{16, 128, 128, 0.85},    Shape{16, 64, 64, 0.85},
                                 Shape{32, 256, 704, 0.85},    Shape{64, 64, 64, 0.85},
@@ -68,41 +47,6 @@ struct Options {
   int repetitions = 9;
   std::string filter;
   bool unlimited = false;  // of the second run: oneDNN bf16 alone, with every instruction set
-};
-
-using Product = std::function<void()>;  // writes y
-using Floats = std::vector<float>;
-
-// x [m, k] and w [n, k] of one shape; `transposed` is w as [k, n]. The values are of `dtype`.
-struct Operands {
-  Operands(const Shape& of, DType of_dtype) : shape(of), dtype(of_dtype) {
-    x = uniform(shape.m * shape.k, "x");
-    w = uniform(shape.n * shape.k, "w");
-    transposed.resize(w.size());
-    for (std::int64_t j = 0; j < shape.n; ++j) {
-      for (std::int64_t c = 0; c < shape.k; ++c) transposed[at(c, shape.n, j)] = w[at(j, shape.k, c)];
-    }
-  }
-
-  static std::size_t at(std::int64_t row, std::int64_t width, std::int64_t column) {
-    return static_cast<std::size_t>(row * width + column);
-  }
-  Floats outputs() const { return Floats(static_cast<std::size_t>(shape.m * shape.n), -1.0F); }
-  Tensor narrow(const Floats& values, std::int64_t rows, std::int64_t columns) const {
-    return Tensor::from({rows, columns}, values).to(dtype);
-  }
-
-  Shape shape;
-  DType dtype;
-  Floats x, w, transposed;
-
- private:
-  Floats uniform(std::int64_t count, const char* name) const {
-    Floats values(static_cast<std::size_t>(count));
-    fill_uniform(values, stream_key(1, name), -1.0F, 1.0F);
-    const Tensor rounded = narrow(values, count, 1).to(DType::f32);
-    return {rounded.f32().begin(), rounded.f32().end()};
-  }
 };
 
 // A way to compute y = x w^T. `make` is asked once per shape and gives nothing where the library has no
@@ -121,95 +65,6 @@ Product tree_product(const Operands& operands, Floats& y, int threads) {
     gemm(operands.x.data(), operands.shape.k, operands.shape.m, w, reduction, y.data(), operands.shape.n);
   };
 }
-
-#ifdef SHARDCHECK_HAS_ONEDNN
-constexpr bool kHasOneDnn = true;
-
-// Weights in the format oneDNN likes best.
-Product onednn_product(const Operands& operands, Floats& y, int threads) {
-  using dnnl::memory;
-  const auto [m, n, k, target] = operands.shape;
-  const auto type = operands.dtype == DType::f32 ? memory::data_type::f32 : memory::data_type::bf16;
-  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  dnnl::stream stream(engine);
-  omp_set_num_threads(threads);
-  const memory::desc x({m, k}, type, memory::format_tag::ab), w({k, n}, type, memory::format_tag::any),
-      rows({k, n}, type, memory::format_tag::ab),
-      outputs({m, n}, memory::data_type::f32, memory::format_tag::ab);
-  const dnnl::matmul::primitive_desc primitive(dnnl::matmul::desc(x, w, outputs), engine);
-  Tensor inputs = operands.narrow(operands.x, m, k);
-  Tensor plain = operands.narrow(operands.transposed, k, n);
-  memory source(rows, engine, plain.mutable_bytes().data());
-  memory packed(primitive.weights_desc(), engine);
-  dnnl::reorder(source, packed).execute(stream, source, packed);
-  stream.wait();
-  const std::unordered_map<int, memory> arguments = {
-      {DNNL_ARG_SRC, memory(x, engine, inputs.mutable_bytes().data())},
-      {DNNL_ARG_WEIGHTS, packed},
-      {DNNL_ARG_DST, memory(outputs, engine, y.data())}};
-  return [inputs, arguments, stream, threads, run = dnnl::matmul(primitive)]() mutable {
-    omp_set_num_threads(threads);
-    run.execute(stream, arguments);
-    stream.wait();
-  };
-}
-
-void limit_onednn_to_avx512() { dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16); }
-#else
-constexpr bool kHasOneDnn = false;
-Product onednn_product(const Operands&, Floats&, int) { return nullptr; }
-void limit_onednn_to_avx512() {}
-#endif
-
-#ifdef SHARDCHECK_HAS_OPENBLAS
-constexpr bool kHasOpenBlas = true;
-
-Product openblas_product(const Operands& operands, Floats& y, int threads) {
-  const int m = static_cast<int>(operands.shape.m), n = static_cast<int>(operands.shape.n),
-            k = static_cast<int>(operands.shape.k);
-  return [&operands, &y, m, n, k, threads] {
-    openblas_set_num_threads(threads);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1.0F, operands.x.data(), k,
-                operands.transposed.data(), n, 0.0F, y.data(), n);
-  };
-}
-
-// It knows a list of processor models, and on a newer one falls back to a kernel from before AVX.
-void warn_of_slow_openblas() {
-  const std::string core = openblas_get_corename();
-  const bool wide = core == "SkylakeX" || core == "Cooperlake" || core == "SapphireRapids";
-  if (wide || !simd_targets().front().starts_with("AVX3")) return;
-  fmt::print(
-      "warning: OpenBLAS chose its kernel for \"{}\" on a processor with AVX-512; set "
-      "OPENBLAS_CORETYPE=SkylakeX for a fair figure\n\n",
-      core);
-}
-#else
-constexpr bool kHasOpenBlas = false;
-Product openblas_product(const Operands&, Floats&, int) { return nullptr; }
-void warn_of_slow_openblas() {}
-#endif
-
-#ifdef SHARDCHECK_HAS_LIBXSMM
-constexpr bool kHasLibxsmm = true;
-
-// A generator of small kernels that run on one thread.
-Product libxsmm_product(const Operands& operands, Floats& y, int threads) {
-  constexpr double kLargest = 2.0 * 64 * 512 * 1408;
-  if (threads != 1 || operands.shape.flops() > kLargest) return nullptr;
-  const auto m = static_cast<libxsmm_blasint>(operands.shape.m),
-             n = static_cast<libxsmm_blasint>(operands.shape.n),
-             k = static_cast<libxsmm_blasint>(operands.shape.k);
-  const float one = 1.0F, zero = 0.0F;
-  const auto kernel = libxsmm_smmdispatch(n, m, k, &n, &k, &n, &one, &zero, nullptr, nullptr);
-  if (kernel == nullptr) return nullptr;
-  // Column-major, so everything is transposed.
-  return [&operands, &y, kernel] { kernel(operands.transposed.data(), operands.x.data(), y.data()); };
-}
-#else
-constexpr bool kHasLibxsmm = false;
-Product libxsmm_product(const Operands&, Floats&, int) { return nullptr; }
-#endif
 
 const std::vector<Way>& f32_ways() {
   static const std::vector<Way> ways = {{"tree", tree_product},
@@ -335,7 +190,7 @@ void print_f32_table(const Options& options) {
 // Rates of oneDNN bf16 without a limit, by shape: the limit holds for a whole process, hence a second one.
 std::map<std::string, double> unlimited_rates(const Options& options) {
   std::map<std::string, double> rates;
-  if (!kHasOneDnn) return rates;
+  if (!has_onednn()) return rates;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string command = fmt::format("'{}' --unlimited --threads={} --repetitions={} '{}'", self,
                                           options.threads, options.repetitions, options.filter);
@@ -379,12 +234,16 @@ void print_bf16_table(const Options& options) {
 void print_all(const Options& options) {
   fmt::print("GFLOP/s, threads: {} ({}), leaf {} or K\n", options.threads, simd_targets().front(), kLeaf);
   std::string missing;
-  if (!kHasOneDnn) missing += " oneDNN";
-  if (!kHasOpenBlas) missing += " OpenBLAS";
-  if (!kHasLibxsmm) missing += " libxsmm";
+  if (!has_onednn()) missing += " oneDNN";
+  if (!has_openblas()) missing += " OpenBLAS";
+  if (!has_libxsmm()) missing += " libxsmm";
   if (!missing.empty()) fmt::print("not in this build:{}\n", missing);
   fmt::print("\n");
-  warn_of_slow_openblas();
+  if (openblas_is_slow_here()) {
+    fmt::print(
+        "warning: OpenBLAS chose a kernel from before AVX-512; set OPENBLAS_CORETYPE=SkylakeX for a fair "
+        "figure\n\n");
+  }
   print_f32_table(options);
   print_bf16_table(options);
 }

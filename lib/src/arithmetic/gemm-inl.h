@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "arithmetic/gemm_call.h"
+#include "arithmetic/gemm_widen-inl.h"
 #include "arithmetic/scratch.h"
 #include "arithmetic/simd-inl.h"
 #include "hwy/highway.h"
@@ -179,31 +180,6 @@ HWY_NOINLINE void RunTile(const Tile& tile) {
   }
 }
 
-HWY_INLINE Vector Widen(DType dtype, const std::uint16_t* HWY_RESTRICT from) {
-  const Lanes d;
-  if (dtype == DType::bf16) {
-    const hn::RebindToUnsigned<Lanes> d32;
-    const hn::Rebind<std::uint16_t, Lanes> d16;
-    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::Load(d16, from))));
-  }
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  const hn::Rebind<std::uint16_t, Lanes> d16;
-  const hn::Rebind<hwy::float16_t, Lanes> half;
-  return hn::PromoteTo(d, hn::BitCast(half, hn::Load(d16, from)));
-#else  // Highway's own widening is not exact at infinity there
-  HWY_ALIGN float lanes[kLanes];
-  for (int i = 0; i < kLanes; ++i) lanes[i] = f16_to_f32(from[i]);
-  return hn::Load(d, lanes);
-#endif
-}
-
-// One panel over `columns` columns, widened exactly.
-HWY_INLINE void WidenPanel(DType dtype, const std::uint16_t* HWY_RESTRICT from, std::int64_t columns,
-                           float* HWY_RESTRICT to) {
-  const Lanes d;
-  for (std::int64_t i = 0; i < columns * kPanel; i += kLanes) hn::Store(Widen(dtype, from + i), d, to + i);
-}
-
 using TileFunction = void (*)(const Tile&);
 
 template <int kPanels, int... kRows>
@@ -309,8 +285,9 @@ class PanelGroup {
   // Once for all rows of the block: a copy of the segment that stays in the caches while the tiles read it.
   void Widen(const std::uint16_t* from) const {
     for (int panel = 0; panel < kPanels; ++panel) {
-      WidenPanel(call_.dtype, from + panel * call_.panel_stride, segment_.columns,
-                 block_.widened + panel * segment_.columns * kPanel);
+      const std::int64_t count = segment_.columns * kPanel;
+      WidenAll(Lanes(), call_.dtype, from + panel * call_.panel_stride, static_cast<std::size_t>(count),
+               block_.widened + panel * count);
     }
   }
 
