@@ -7,7 +7,7 @@ namespace shardcheck {
 
 /// Largest |logit difference| between `reference`, the native logits of these weights, and the same model
 /// with every output projection zero.
-double control_deviation(const Geometry& geometry, const TensorMap& weights, const Tokens& tokens,
-                         const Tensor& reference);
+double control_deviation(const Geometry& geometry, const Contract& contract, const TensorMap& weights,
+                         const Tokens& tokens, const Tensor& reference);
 
 }  // namespace shardcheck

@@ -222,8 +222,9 @@ double control_of(const Geometry& geometry) {
   const RecordedFloor now;
   const TensorMap weights = make_weights(geometry, WeightStyle::recorded, 0, DType::f32);
   const Tokens tokens = make_tokens(geometry, now.batch, now.length, kFirstTokenSeed);
-  const ReferenceModel model(geometry, weights, Arithmetic::native, contract_for(geometry));
-  return control_deviation(geometry, weights, tokens, model.forward(tokens));
+  const Contract contract = contract_for(geometry);
+  const ReferenceModel model(geometry, weights, Arithmetic::native, contract);
+  return control_deviation(geometry, contract, weights, tokens, model.forward(tokens));
 }
 
 /// The weaker control of the two configurations, on the first repetition.

@@ -22,13 +22,13 @@ double largest_magnitude(const Tensor& logits) {
 
 }  // namespace
 
-double control_deviation(const Geometry& geometry, const TensorMap& weights, const Tokens& tokens,
-                         const Tensor& reference) {
+double control_deviation(const Geometry& geometry, const Contract& contract, const TensorMap& weights,
+                         const Tokens& tokens, const Tensor& reference) {
   TensorMap silenced = weights;
   for (auto& [name, tensor] : silenced) {
     if (name.ends_with(".o_proj")) tensor = Tensor::zeros(tensor.dtype(), tensor.shape());
   }
-  const ReferenceModel silent(geometry, silenced, Arithmetic::native, contract_for(geometry));
+  const ReferenceModel silent(geometry, silenced, Arithmetic::native, contract);
   return compare_logits(reference, silent.forward(tokens)).max_abs;
 }
 
@@ -38,9 +38,8 @@ std::string Threshold::mistrusted() const {
   if (!is_usable()) return fmt::format("the threshold is {} ({}), which decides nothing", value, source);
   if (control >= kLeastMargin * value) return {};
   return fmt::format(
-      "the threshold {:.4g} ({}) is too large: a model without attention deviates by {:.4g}, which must be "
-      "at "
-      "least {:.0f} times the threshold",
+      "the threshold {:.4g} ({}) is too large: a model without attention deviates by {:.4g}, less than "
+      "{:.0f} times as much",
       value, source, control, kLeastMargin);
 }
 
@@ -59,7 +58,7 @@ Threshold threshold_for(const Case& c, const TensorMap& weights, const Tokens& t
   // way: that is a unit roundoff of the largest logit, and no floor is taken below it.
   threshold.floor = std::max(threshold.floor, kUnitRoundoff * largest_magnitude(reference));
   threshold.value = kMargin * threshold.floor;
-  threshold.control = control_deviation(c.geometry, weights, tokens, reference);
+  threshold.control = control_deviation(c.geometry, contract_of(c), weights, tokens, reference);
   return threshold;
 }
 

@@ -176,7 +176,7 @@ const Threshold& Workbench::threshold() {
     const Tensor& native = reference(Arithmetic::native);
     if (has_recorded_floor(s.value, s.tokens)) {
       s.threshold = recorded_threshold(s.value.geometry);
-      s.threshold->control = control_deviation(s.value.geometry, s.weights, s.tokens, native);
+      s.threshold->control = control_deviation(s.value.geometry, s.contract, s.weights, s.tokens, native);
     } else {
       s.threshold = threshold_for(s.value, s.weights, s.tokens, native);
     }

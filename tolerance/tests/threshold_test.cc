@@ -97,6 +97,20 @@ TEST(ThresholdFor, AnInfiniteFloorIsMistrusted) {
   EXPECT_NE(threshold.mistrusted(), "");
 }
 
+TEST(ThresholdFor, TheControlRunsUnderTheContractOfTheCase) {
+  Case c = small_case("seed", "seed:tp2");
+  c.dtype = DType::bf16;  // activations are stored in 16 bits too
+  Workbench bench(c);
+  TensorMap weights = bench.weights();
+  for (auto& [name, tensor] : weights) {
+    if (name.ends_with(".o_proj")) tensor = Tensor::zeros(tensor.dtype(), tensor.shape());
+  }
+  const ReferenceModel silent(c.geometry, weights, Arithmetic::native, bench.contract());
+  const Comparison comparison =
+      compare_logits(bench.reference(Arithmetic::native), silent.forward(bench.tokens()));
+  EXPECT_EQ(bench.threshold().control, comparison.max_abs);
+}
+
 TEST(ThresholdFor, RandomCasesAreTrusted) {
   for (const char* target : {"seed", "seed:tp2", "vllm-llama:tp4"}) {
     EXPECT_EQ(Workbench(small_case("seed", target)).threshold().mistrusted(), "");
