@@ -74,7 +74,7 @@ TEST(WorkbenchJudge, ExactTellsABitFromTheReference) {
   Subject subject;
   EXPECT_EQ(bench.judge(Oracle::exact, subject).verdict, Verdict::passed);
   Changed changed([](ShardedTensors& shards) {
-    auto values = shards.at("layers.1.o_proj").at(1).mutable_as<std::uint32_t>();
+    auto values = shards.at("layers.1.o_proj").at(1).mutable_f32();
     std::swap(values[5], values[18]);
   });
   const Outcome outcome = bench.judge(Oracle::exact, changed);

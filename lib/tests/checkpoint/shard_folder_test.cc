@@ -96,7 +96,7 @@ TEST_F(ShardFolder, TheRecordSaysLayoutMeshAndGeometry) {
   EXPECT_EQ(document["mesh"], (json{{"tp", 2}}));
   EXPECT_EQ(document["geometry"]["d_model"], 24);
   EXPECT_EQ(document["geometry"]["rope"], "half");
-  EXPECT_EQ(document["geometry"].size(), 13U);
+  EXPECT_EQ(document["geometry"].size(), 14U);
 }
 
 TEST_F(ShardFolder, ANewWriteReplacesTheOld) {
