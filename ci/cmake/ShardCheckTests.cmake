@@ -2,10 +2,10 @@
 # Every test has a timeout, so that nothing hangs CI.
 include(GoogleTest)
 
-# shardcheck_tests(NAME FOLDER dir SOURCES... [LINK ...]): headers of a folder are included by their path in it. All but
-# the heavy ones also run under ASan and UBSan in ci/test (CMakePresets.json names the heavy ones).
+# shardcheck_tests(NAME FOLDER dir SOURCES... [LINK ...] [FILTER ...]): headers of a folder are included by their path in
+# it. All but the heavy ones also run under ASan and UBSan in ci/test (CMakePresets.json names the heavy ones).
 function(shardcheck_tests name)
-  cmake_parse_arguments(ARG "" "FOLDER" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "FOLDER;FILTER" "SOURCES;LINK" ${ARGN})
   if(NOT ARG_SOURCES)
     return()
   endif()
@@ -15,8 +15,7 @@ function(shardcheck_tests name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/${ARG_FOLDER})
   target_compile_definitions(${name} PRIVATE SHARDCHECK_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                              SHARDCHECK_PROGRAM="$<TARGET_FILE:shardcheck>")
-  add_dependencies(${name} shardcheck)
-  gtest_discover_tests(${name} NO_PRETTY_VALUES PROPERTIES TIMEOUT 300 LABELS ${name} DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${name} TEST_FILTER "${ARG_FILTER}" NO_PRETTY_VALUES PROPERTIES TIMEOUT 300 LABELS ${name} DISCOVERY_TIMEOUT 60)
 endfunction()
 
 file(GLOB_RECURSE lib_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lib/tests/*_test.cc)
@@ -28,6 +27,7 @@ foreach(room tolerance mutators properties)
 endforeach()
 file(GLOB cli_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lib/tests/cli/*_test.cc)
 shardcheck_tests(cli_tests FOLDER lib/tests/cli SOURCES ${cli_tests} LINK shardcheck_properties)
+add_dependencies(cli_tests shardcheck)
 
 # The house: rules no compiler checks. The distribution's interpreter first, not one of a user's environment.
 find_program(SHARDCHECK_PYTHON python3 HINTS /usr/bin NO_DEFAULT_PATH)
@@ -62,9 +62,17 @@ set_tests_properties(${house_tests} PROPERTIES TIMEOUT 300 LABELS house)
 add_test(NAME corpus.recorded_verdicts_hold COMMAND shardcheck replay ${PROJECT_SOURCE_DIR}/corpus)
 set_tests_properties(corpus.recorded_verdicts_hold PROPERTIES TIMEOUT 120)
 
-# The two places with threads, as the program uses them: what ThreadSanitizer runs (ctest --preset tsan).
-add_test(NAME threads.laws_share_nothing COMMAND shardcheck run --law=* --cases=4 --jobs=4 --seed=1)
+# The threads of the laws and of the kill matrix, as the program uses them, and under ThreadSanitizer the tests of what
+# threads share: what `ctest --preset tsan` runs.
+add_test(NAME threads.laws_share_nothing COMMAND shardcheck run --law=sharded_equals_reference --cases=8 --jobs=4 --seed=1)
 add_test(NAME threads.kill_matrix_shares_nothing
          COMMAND shardcheck kill --fault=slice_fused_qkv_contiguously --cases=2 --jobs=4 --seed=1)
 set_tests_properties(threads.laws_share_nothing threads.kill_matrix_shares_nothing
                      PROPERTIES TIMEOUT 300 PROCESSORS 2 LABELS threads)
+if(SHARDCHECK_SANITIZE MATCHES "thread")
+  set(threaded lib/tests/arithmetic/gemm_test.cc lib/tests/tensor/tensor_test.cc mutators/tests/workers_test.cc)
+  list(TRANSFORM threaded PREPEND ${PROJECT_SOURCE_DIR}/)
+  shardcheck_tests(threads_tests FOLDER lib/tests SOURCES ${threaded} LINK shardcheck_mutators
+                   FILTER "GemmThreads.*:Tensor.*Thread*:RunOnWorkers.*")
+  add_dependencies(threads_tests shardcheck)
+endif()

@@ -13,8 +13,8 @@
 #include <cstring>
 #include <functional>
 #include <new>
-#include <numeric>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "shardcheck/comm/collective.h"
@@ -69,16 +69,45 @@ class ProcessCollective final : public Collective {
 
   int degree() const override { return degree_; }
   std::span<const int> local_ranks() const override { return {&rank_, 1}; }
-  void all_reduce_sum(std::span<const std::span<float>> buffers) override { fold(buffers); }
-  void all_reduce_sum_u32(std::span<const std::span<std::uint32_t>> buffers) override { fold(buffers); }
-  void all_reduce_sum_i64(std::span<const std::span<std::int64_t>> buffers) override { fold(buffers); }
+  void all_reduce_sum(std::span<const std::span<float>> buffers) override { fold(buffers, std::plus<>()); }
+  void all_reduce_sum_u32(std::span<const std::span<std::uint32_t>> buffers) override {
+    fold(buffers, std::plus<>());
+  }
+  void all_reduce_sum_i64(std::span<const std::span<std::int64_t>> buffers) override {
+    fold(buffers, std::plus<>());
+  }
   void all_reduce_max_i32(std::span<const std::span<std::int32_t>> buffers) override {
-    fold(buffers, [](std::int32_t a, std::int32_t b) { return std::max(a, b); });
+    fold(buffers, [](std::int32_t x, std::int32_t y) { return std::max(x, y); });
   }
 
   std::vector<std::byte> all_gather_bytes(std::span<const std::span<const std::byte>> sends,
                                           std::vector<std::size_t>& sizes) override {
-    slots_.put(rank_, sends[0]);
+    ++traffic_.calls;
+    traffic_.bytes += static_cast<std::int64_t>(sends[0].size()) * (degree_ - 1);
+    return gather(sends[0], sizes);
+  }
+
+  std::vector<std::vector<std::byte>> all_to_all_bytes(
+      std::span<const std::vector<std::span<const std::byte>>> sends) override {
+    ++traffic_.calls;
+    std::vector<std::byte> received;
+    for (int receiver = 0; receiver < degree_; ++receiver) {
+      const auto sent = sends[0].at(static_cast<std::size_t>(receiver));
+      std::vector<std::size_t> sizes;
+      auto all = gather(sent, sizes);
+      if (receiver == rank_)
+        received = std::move(all);
+      else
+        traffic_.bytes += static_cast<std::int64_t>(sent.size());
+    }
+    return {received};
+  }
+
+  Traffic traffic() const override { return traffic_; }
+
+ private:
+  std::vector<std::byte> gather(std::span<const std::byte> mine, std::vector<std::size_t>& sizes) {
+    slots_.put(rank_, mine);
     slots_.wait_for_all();
     std::vector<std::byte> all;
     sizes.clear();
@@ -91,46 +120,21 @@ class ProcessCollective final : public Collective {
     return all;
   }
 
-  /// Everybody reads everything and keeps its own: pieces follow a table of their lengths.
-  std::vector<std::vector<std::byte>> all_to_all_bytes(
-      std::span<const std::vector<std::span<const std::byte>>> sends) override {
-    std::vector<std::uint64_t> lengths;
-    for (const auto& piece : sends[0]) lengths.push_back(piece.size());
-    const auto table = std::as_bytes(std::span(lengths));
-    std::vector<std::byte> message(table.begin(), table.end());
-    for (const auto& piece : sends[0]) message.insert(message.end(), piece.begin(), piece.end());
-    const std::span<const std::byte> send = message;
-    std::vector<std::size_t> sizes;
-    const auto all = all_gather_bytes({&send, 1}, sizes);
-    std::vector<std::byte> mine;
-    const std::byte* at = all.data();
-    for (const std::size_t size : sizes) {
-      std::memcpy(lengths.data(), at, table.size());
-      const auto* piece = std::accumulate(lengths.begin(), lengths.begin() + rank_, at + table.size());
-      mine.insert(mine.end(), piece, piece + lengths[static_cast<std::size_t>(rank_)]);
-      at += size;
-    }
-    return {mine};
-  }
-
-  Traffic traffic() const override { return {}; }
-
- private:
-  template <typename T, typename Combine = std::plus<T>>
-  void fold(std::span<const std::span<T>> buffers, Combine combine = {}) {
+  template <typename T, typename Combine>
+  void fold(std::span<const std::span<T>> buffers, Combine combine) {
     const std::span<T> total = buffers[0];
     std::vector<std::size_t> sizes;
-    const std::span<const std::byte> mine = std::as_bytes(total);
-    const auto all = all_gather_bytes({&mine, 1}, sizes);
-    std::vector<T> addend(total.size());
+    const auto all = gather(std::as_bytes(total), sizes);
+    std::vector<T> next(total.size());
     std::memcpy(total.data(), all.data(), total.size_bytes());
     for (int rank = 1; rank < degree_; ++rank) {
-      std::memcpy(addend.data(), all.data() + static_cast<std::size_t>(rank) * total.size_bytes(),
-                  total.size_bytes());
-      for (std::size_t i = 0; i < total.size(); ++i) total[i] = combine(total[i], addend[i]);
+      const auto offset = static_cast<std::size_t>(rank) * total.size_bytes();
+      std::memcpy(next.data(), all.data() + offset, total.size_bytes());
+      for (std::size_t i = 0; i < total.size(); ++i) total[i] = combine(total[i], next[i]);
     }
   }
 
+  Traffic traffic_;
   SharedSlots& slots_;
   int degree_, rank_;
 };

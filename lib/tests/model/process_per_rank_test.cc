@@ -36,7 +36,8 @@ struct Problem {
   }
   std::vector<Tensor> forward(const ShardedTensors& held, Collective& collective,
                               Arithmetic arithmetic) const {
-    return ShardedModel(geometry, held, consumer_named(layout.consumer), collective, arithmetic, contract)
+    return ShardedModel(geometry, held, consumer_named(layout.consumer), collective, arithmetic, contract,
+                        right_steps(), exchange)
         .forward(tokens);
   }
   Tensor in_process(Arithmetic arithmetic) const {
@@ -61,6 +62,7 @@ struct Problem {
   Tokens tokens;
   Layout layout;
   ShardedTensors shards;
+  CoverExchange exchange = CoverExchange::automatic;
 };
 
 int own(int rank) { return rank; }
@@ -92,6 +94,19 @@ TEST(ProcessPerRank, EveryRecordedCellIsWithinTheThresholdOfTheReferenceAndTreeI
     const auto tree = problem.one_process_per_rank(Arithmetic::tree, own);
     ASSERT_FALSE(tree.empty());
     EXPECT_TRUE(std::ranges::equal(tree[0], problem.reference(Arithmetic::tree).bytes()));
+  }
+}
+
+TEST(ProcessPerRank, ExactWordsAndCoversInTwoShotsCrossProcesses) {
+  Geometry small = toy_kv4();
+  small.n_layers = 1, small.d_model = 64, small.ffn = 96, small.vocab = 50;
+  Problem problem({small, 4});
+  for (const Arithmetic arithmetic : {Arithmetic::exact, Arithmetic::tree}) {
+    problem.exchange = CoverExchange::two_shot;
+    const auto logits = problem.one_process_per_rank(arithmetic, own);
+    ASSERT_EQ(logits.size(), 4U);
+    for (const auto& bytes : logits)
+      EXPECT_TRUE(std::ranges::equal(bytes, problem.reference(arithmetic).bytes())) << to_string(arithmetic);
   }
 }
 
