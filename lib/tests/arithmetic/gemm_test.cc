@@ -552,6 +552,12 @@ TEST(GemmSeconds, CountTheCallsSinceTheLastQuestion) {
   problem.run(Reduction::chain());
   EXPECT_GT(take_gemm_seconds(), 0.0);
   EXPECT_EQ(take_gemm_seconds(), 0.0);
+  std::thread([&problem] {
+    problem.run(Reduction::chain());
+    EXPECT_EQ(take_gemm_seconds(), 0.0) << "the first question of a thread starts its count";
+    problem.run(Reduction::chain());
+    EXPECT_GT(take_gemm_seconds(), 0.0);
+  }).join();
 }
 
 }  // namespace

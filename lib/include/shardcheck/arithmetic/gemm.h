@@ -107,6 +107,7 @@ void force_simd_target(const std::string& name);
 std::string simd_target_in_force();
 
 /// Seconds spent inside gemm and gemm_nodes by the calling thread since it last called this (benchmarks).
+/// The first call of a thread starts the count and returns 0.
 double take_gemm_seconds();
 
 }  // namespace shardcheck
