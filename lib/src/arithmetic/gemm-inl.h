@@ -43,10 +43,13 @@ constexpr int kWidePanels = kLanes == 16 ? 8 : 2;  // for at most kFewRows rows
 // For more. Three panels over a segment of columns fit the first-level cache beside the inputs; of the shapes
 // with 24 accumulators, 8 rows x 3 panels is also the one that loads least per multiply-add.
 constexpr int kGroupPanels = kLanes == 16 ? 3 : 1;
+// When exactly so many are left: three would leave one alone, with too few accumulators to hide the latency
+// of a multiply-add.
+constexpr int kLastPanels = kLanes == 16 ? 4 : 1;
 constexpr int kFewRows = 2;
 
 constexpr int TileRows(int panels) {
-  if (panels > kGroupPanels) return kFewRows;
+  if (panels > kLastPanels) return kFewRows;
   return std::clamp(kAccumulators / (panels * kVectorsPerPanel), 1, kMaxRows);
 }
 
@@ -324,17 +327,17 @@ class PanelGroup {
   bool finishes_;
 };
 
-// Runs the widest group of at most kPanels panels that fits and returns how many panels it took. A panel left
-// alone would have too few accumulators to hide the latency of a multiply-add, so four panels are two and
-// two.
+// Runs the widest suitable group of at most kPanels panels and returns how many panels it took.
 template <int kPanels>
 HWY_INLINE std::int64_t RunGroup(const Block& block, const LeafSegment& segment, std::int64_t panel) {
   if constexpr (kPanels > 1) {
-    constexpr int kNarrower = kPanels > kGroupPanels ? kGroupPanels : kPanels - 1;
+    constexpr bool kForFewRows = kPanels > kLastPanels;
+    constexpr bool kForTheLast = kPanels > kGroupPanels && !kForFewRows;
+    constexpr int kNarrower = kForFewRows ? kLastPanels : kPanels - 1;
     const std::int64_t left = block.last_panel - panel;
-    const bool too_many_rows = kPanels > kGroupPanels && block.rows > kFewRows;
-    const bool leaves_one = kPanels > 2 && left == kPanels + 1;
-    if (too_many_rows || leaves_one || left < kPanels) return RunGroup<kNarrower>(block, segment, panel);
+    if (left < kPanels || (kForFewRows && block.rows > kFewRows) || (kForTheLast && left > kPanels)) {
+      return RunGroup<kNarrower>(block, segment, panel);
+    }
   }
   PanelGroup<kPanels>(block, segment, panel).Run();
   return kPanels;
