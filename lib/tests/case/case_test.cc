@@ -64,10 +64,12 @@ TEST(CaseTest, TheKeysAreFrozenInPrintOrderWithTheirDefaults) {
     text += key.key + "=" + key.default_value + " ";
     EXPECT_FALSE(key.allowed.empty()) << key.key;
   }
-  EXPECT_EQ(text,
-            "d_model=8 layers=1 heads=1 kv_heads=1 head_dim=8 ffn=8 vocab=16 norm_eps=1e-06 rope=none "
-            "rope_theta=10000 tied=false qkv_bias=false qk_norm=false dtype=f32 arithmetic=native "
-            "weights=powered source=seed target=seed via=seed batch=1 length=32 seed=0 fault= input= ");
+  EXPECT_EQ(
+      text,
+      "d_model=8 layers=1 heads=1 kv_heads=1 head_dim=8 ffn=8 vocab=16 norm_eps=1e-06 rope=none "
+      "rope_theta=10000 tied=false qkv_bias=false o_bias=false qk_norm=false dtype=f32 arithmetic=native "
+      "tree_shape=halving leaf=128 key_block=64 degrees=all exchange=automatic "
+      "weights=powered source=seed target=seed via=seed batch=1 length=32 seed=0 fault= input= ");
 }
 
 TEST(CaseTest, PrintingOmitsDefaultsAndIsCanonical) {
@@ -80,7 +82,8 @@ TEST(CaseTest, PrintingOmitsDefaultsAndIsCanonical) {
 TEST(CaseTest, EveryKeyReadsBackWhatItPrints) {
   const std::string line =
       "law d_model=17 layers=3 heads=6 kv_heads=2 head_dim=10 ffn=36 vocab=101 norm_eps=1.25e-05 rope=half "
-      "rope_theta=5e+05 tied=true qkv_bias=true qk_norm=true dtype=bf16 arithmetic=tree weights=recorded "
+      "rope_theta=5e+05 tied=true qkv_bias=true o_bias=true qk_norm=true dtype=bf16 arithmetic=tree "
+      "tree_shape=linear leaf=9 key_block=7 degrees=1,2 exchange=two_shot weights=recorded "
       "source=seed:tp2 target=hf-llama:tp2 via=vllm-llama:tp2 batch=2 length=33 seed=18446744073709551615 "
       "fault=name:argument-1.5 input=\"two words\"";
   const Case c = parse_case(line);
@@ -124,8 +127,13 @@ TEST(CaseTest, AnUnknownKeyNamesTheNearestOne) {
 
 TEST(CaseTest, RefusalsNameKeyValueAndWhatIsAllowed) {
   EXPECT_THAT(refusal_of("law d_model=0"), AllOf(HasSubstr("d_model=0"), HasSubstr("1..1048576")));
-  EXPECT_THAT(refusal_of("law arithmetic=exact"),
-              AllOf(HasSubstr("arithmetic=exact"), HasSubstr("native|tree")));
+  EXPECT_THAT(refusal_of("law arithmetic=trees"),
+              AllOf(HasSubstr("arithmetic=trees"), HasSubstr("native|tree|exact")));
+  for (const char* degrees : {"0", "2,1", "1,1", "1,", ",1", "1,2000", "1;2", "one", "\"\""})
+    EXPECT_THAT(refusal_of(std::string("law degrees=") + degrees), HasSubstr("ascending degrees")) << degrees;
+  EXPECT_THAT(refusal_of("law heads=8 kv_heads=8 degrees=1,3"),
+              AllOf(HasSubstr("degree 3"), HasSubstr("n_heads=8")));
+  EXPECT_THAT(refusal_of("law leaf=0"), HasSubstr("leaf=0"));
   EXPECT_THAT(refusal_of("law tied=yes"), AllOf(HasSubstr("tied=yes"), HasSubstr("false|true")));
   EXPECT_THAT(refusal_of("law target=seed:tp0"), HasSubstr("target=seed:tp0"));
   EXPECT_THAT(refusal_of("law target=seed:zz2"), HasSubstr("target=seed:zz2"));

@@ -113,8 +113,9 @@ TEST(LayoutName, SaysWhatIsWrong) {
   EXPECT_THAT(refused("seed:tp1,tp4"), HasSubstr("axis tp appears twice"));
 }
 
-TEST(BuiltInTables, AreTheThreeOfTheFolder) {
-  EXPECT_THAT(LayoutTable::built_in_names(), ElementsAre("hf-llama", "seed", "vllm-llama"));
+TEST(BuiltInTables, AreThoseOfTheFolder) {
+  EXPECT_THAT(LayoutTable::built_in_names(),
+              ElementsAre("hf-llama", "seed", "seed-bias-divided", "seed-bias-on-first-rank", "vllm-llama"));
   EXPECT_EQ(LayoutTable::built_in("seed").consumer(), "seed");
   EXPECT_EQ(LayoutTable::built_in("hf-llama").consumer(), "hf");
   EXPECT_EQ(LayoutTable::built_in("vllm-llama").consumer(), "vllm");
@@ -124,7 +125,8 @@ TEST(BuiltInTables, AreTheThreeOfTheFolder) {
 
 TEST(BuiltInTables, UnknownNameListsTheNearestFirst) {
   EXPECT_THAT(refusal_of([] { LayoutTable::built_in("vlm-llama"); }),
-              HasSubstr("unknown layout table 'vlm-llama' (known: vllm-llama hf-llama seed)"));
+              HasSubstr("unknown layout table 'vlm-llama' (known: vllm-llama hf-llama seed seed-bias-divided "
+                        "seed-bias-on-first-rank)"));
 }
 
 // Names come from the tables here and from the consumer's code there: two sources that must agree.

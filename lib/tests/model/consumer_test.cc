@@ -119,7 +119,7 @@ TEST(Consumer, EveryQueryHeadReadsTheKvHeadOfItsGroup) {
 TEST(Consumer, UnknownNamesAndRolesAreErrors) {
   EXPECT_THROW(consumer_named("deepspeed"), InvalidInput);
   EXPECT_THROW(consumer_named("seed").locate(rich(), 2, 0, "no_such_role", 0), std::invalid_argument);
-  EXPECT_EQ(consumer_names(), (std::vector<std::string>{"hf", "seed", "vllm"}));
+  EXPECT_EQ(consumer_names(), (std::vector<std::string>{"hf", "seed", "seed-summed-bias", "vllm"}));
 }
 
 }  // namespace

@@ -1,0 +1,241 @@
+#include "case/case_fields.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "case/case_text.h"
+
+namespace shardcheck {
+namespace {
+
+constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
+
+template <typename Number>
+bool parse_number(std::string_view text, Number& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+std::string shortest(double value) {
+  char buffer[32];
+  const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  return std::string(buffer, result.ptr);
+}
+
+/// `field` maps a case to a reference to the number.
+template <typename Access>
+Field integer_field(std::string key, std::int64_t low, std::int64_t high, Access field) {
+  const std::string allowed = fmt::format("a whole number in {}..{}", low, high);
+  return {key, allowed, [field](const Case& c) { return std::to_string(field(c)); },
+          [=](Case& c, std::string_view text) {
+            std::int64_t value = 0;
+            if (!parse_number(text, value) || value < low || value > high) refuse(key, text, allowed);
+            field(c) = value;
+          }};
+}
+
+/// Numbers in [low, high], or in (low, high] when `open`.
+template <typename Access>
+Field real_field(std::string key, double low, bool open, double high, Access field) {
+  const std::string allowed =
+      fmt::format("a number in {}{}..{}", open ? "more than " : "", shortest(low), shortest(high));
+  return {key, allowed, [field](const Case& c) { return shortest(field(c)); },
+          [=](Case& c, std::string_view text) {
+            double value = 0.0;
+            // Written so that NaN is refused.
+            if (!parse_number(text, value) || !(open ? value > low : value >= low) || !(value <= high))
+              refuse(key, text, allowed);
+            field(c) = value;
+          }};
+}
+
+/// A field with a closed list of spellings.
+template <typename Value, typename Access>
+Field choice_field(std::string key, std::vector<std::pair<std::string, Value>> choices, Access field) {
+  std::string allowed;
+  for (const auto& [name, value] : choices) allowed += (allowed.empty() ? "" : "|") + name;
+  return {key, allowed,
+          [=](const Case& c) {
+            for (const auto& [name, value] : choices) {
+              if (value == field(c)) return name;
+            }
+            return std::string("unknown");
+          },
+          [=](Case& c, std::string_view text) {
+            for (const auto& [name, value] : choices) {
+              if (name == text) {
+                field(c) = value;
+                return;
+              }
+            }
+            refuse(key, text, allowed);
+          }};
+}
+
+template <typename Access>
+Field flag_field(std::string key, Access field) {
+  return choice_field<bool>(std::move(key), {{"false", false}, {"true", true}}, field);
+}
+
+template <typename Access>
+Field layout_field(std::string key, Access field) {
+  return {key, "NAME[:axisN,...], e.g. seed:tp2", [field](const Case& c) { return to_string(field(c)); },
+          [=](Case& c, std::string_view text) {
+            try {
+              field(c) = parse_layout_name(text);
+            } catch (const InvalidInput& error) {
+              throw InvalidCase(fmt::format("{}={}: {}", key, shown(text), error.what()));
+            }
+          }};
+}
+
+/// Ascending TP degrees, "1,2,4"; "all" stands for every degree the geometry divides by.
+Field degrees_field() {
+  const std::string allowed = "all, or ascending degrees in 1..1024 like 1,2,4";
+  return {
+      "degrees", allowed,
+      [](const Case& c) { return c.degrees.empty() ? "all" : fmt::format("{}", fmt::join(c.degrees, ",")); },
+      [allowed](Case& c, std::string_view text) {
+        std::vector<int> degrees;
+        for (std::string_view rest = text; text != "all" && !rest.empty();) {
+          const std::size_t comma = rest.find(',');
+          int degree = 0;
+          const bool ascending = parse_number(rest.substr(0, comma), degree) && degree <= 1024 &&
+                                 degree > (degrees.empty() ? 0 : degrees.back());
+          if (!ascending || comma + 1 == rest.size()) refuse("degrees", text, allowed);
+          degrees.push_back(degree);
+          rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
+        }
+        if (degrees.empty() && text != "all") refuse("degrees", text, allowed);
+        c.degrees = std::move(degrees);
+      }};
+}
+
+Field fault_field() {
+  const std::string allowed = "NAME or NAME:ARGUMENT in lower-case words";
+  return {"fault", allowed, [](const Case& c) { return c.fault; },
+          [allowed](Case& c, std::string_view text) {
+            if (!text.empty() && !is_fault(text)) refuse("fault", text, allowed);
+            c.fault = text;
+          }};
+}
+
+Field input_field() {
+  return {"input", "UTF-8 text, quoted as a JSON string when it holds blanks",
+          [](const Case& c) { return c.input; },
+          [](Case& c, std::string_view text) {
+            try {
+              (void)nlohmann::json(std::string(text)).dump();
+            } catch (const nlohmann::json::exception&) {
+              refuse("input", text, "UTF-8 text");
+            }
+            c.input = text;
+          }};
+}
+
+std::vector<Field> geometry_fields() {
+  return {
+      integer_field(
+          "d_model", 1, kMaxWidth, [](auto& c) -> auto& { return c.geometry.d_model; }),
+      integer_field(
+          "layers", 1, 256, [](auto& c) -> auto& { return c.geometry.n_layers; }),
+      integer_field(
+          "heads", 1, 1024, [](auto& c) -> auto& { return c.geometry.n_heads; }),
+      integer_field(
+          "kv_heads", 1, 1024, [](auto& c) -> auto& { return c.geometry.n_kv_heads; }),
+      integer_field(
+          "head_dim", 1, 1024, [](auto& c) -> auto& { return c.geometry.head_dim; }),
+      integer_field(
+          "ffn", 1, kMaxWidth, [](auto& c) -> auto& { return c.geometry.ffn; }),
+      integer_field(
+          "vocab", 1, kMaxWidth, [](auto& c) -> auto& { return c.geometry.vocab; }),
+      real_field(
+          "norm_eps", 0.0, true, 1.0, [](auto& c) -> auto& { return c.geometry.norm_eps; }),
+      choice_field<Rope>(
+          "rope", {{"none", Rope::none}, {"half", Rope::half}},
+          [](auto& c) -> auto& { return c.geometry.rope; }),
+      real_field(
+          "rope_theta", 1.0, false, 1e9, [](auto& c) -> auto& { return c.geometry.rope_theta; }),
+      flag_field(
+          "tied", [](auto& c) -> auto& { return c.geometry.tied; }),
+      flag_field(
+          "qkv_bias", [](auto& c) -> auto& { return c.geometry.qkv_bias; }),
+      flag_field(
+          "o_bias", [](auto& c) -> auto& { return c.geometry.o_bias; }),
+      flag_field(
+          "qk_norm", [](auto& c) -> auto& { return c.geometry.qk_norm; }),
+  };
+}
+
+std::vector<Field> run_fields() {
+  return {
+      choice_field<DType>(
+          "dtype", {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}},
+          [](auto& c) -> auto& { return c.dtype; }),
+      choice_field<Arithmetic>(
+          "arithmetic",
+          {{"native", Arithmetic::native}, {"tree", Arithmetic::tree}, {"exact", Arithmetic::exact}},
+          [](auto& c) -> auto& { return c.arithmetic; }),
+      choice_field<TreeShape>(
+          "tree_shape", {{"halving", TreeShape::halving}, {"linear", TreeShape::linear}},
+          [](auto& c) -> auto& { return c.tree_shape; }),
+      integer_field(
+          "leaf", 1, kMaxWidth, [](auto& c) -> auto& { return c.leaf; }),
+      integer_field(
+          "key_block", 1, kMaxTokens, [](auto& c) -> auto& { return c.key_block; }),
+      degrees_field(),
+      choice_field<CoverExchange>(
+          "exchange",
+          {{"automatic", CoverExchange::automatic},
+           {"one_shot", CoverExchange::one_shot},
+           {"two_shot", CoverExchange::two_shot}},
+          [](auto& c) -> auto& { return c.exchange; }),
+      choice_field<WeightStyle>(
+          "weights", {{"powered", WeightStyle::powered}, {"recorded", WeightStyle::recorded}},
+          [](auto& c) -> auto& { return c.weights; }),
+      layout_field(
+          "source", [](auto& c) -> auto& { return c.source; }),
+      layout_field(
+          "target", [](auto& c) -> auto& { return c.target; }),
+      layout_field(
+          "via", [](auto& c) -> auto& { return c.via; }),
+      integer_field(
+          "batch", 1, kMaxTokens, [](auto& c) -> auto& { return c.batch; }),
+      integer_field(
+          "length", 1, kMaxTokens, [](auto& c) -> auto& { return c.length; }),
+      {"seed", "a whole number in 0..18446744073709551615",
+       [](const Case& c) { return std::to_string(c.seed); },
+       [](Case& c, std::string_view text) {
+         if (!parse_number(text, c.seed)) refuse("seed", text, "a whole number in 0..18446744073709551615");
+       }},
+      fault_field(),
+      input_field(),
+  };
+}
+
+}  // namespace
+
+const std::vector<Field>& fields() {
+  static const std::vector<Field> all = [] {
+    std::vector<Field> list = geometry_fields();
+    for (Field& field : run_fields()) list.push_back(std::move(field));
+    return list;
+  }();
+  return all;
+}
+
+const Field& field_named(std::string_view key) {
+  std::vector<std::string> known;
+  for (const Field& field : fields()) {
+    if (field.key == key) return field;
+    known.push_back(field.key);
+  }
+  const std::string nearest = nearest_name(key, known);
+  throw InvalidCase(fmt::format("unknown key '{}'{}; known are {}", shown(key),
+                                nearest.empty() ? "" : fmt::format(", did you mean '{}'?", nearest),
+                                fmt::join(known, " ")));
+}
+
+}  // namespace shardcheck
