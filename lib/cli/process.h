@@ -3,9 +3,10 @@
 
 namespace shardcheck {
 
-/// To be called first. A standard stream that the caller closed is put on a descriptor that cannot be written,
-/// so that no file opened later is taken for it and lost output is noticed. SIGINT, SIGTERM and SIGHUP, unless
-/// ignored, take the progress line away and end the process as they would have (a shell sees 128 + signal).
+/// To be called first. A standard stream that the caller closed is put on a descriptor that cannot be
+/// written, so that no file opened later is taken for it and lost output is noticed. SIGINT, SIGTERM and
+/// SIGHUP, unless ignored, take the progress line away and end the process as they would have (a shell sees
+/// 128 + signal).
 void prepare_process();
 
 }  // namespace shardcheck
