@@ -6,12 +6,13 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <mutex>
 
 #include "parallel.h"
 #include "shardcheck/model/sharded_model.h"
 #include "shardcheck/mutators/fault.h"
-#include "shardcheck/tolerance/floor.h"
 #include "shardcheck/tolerance/workbench.h"
+#include "terminal.h"
 
 namespace shardcheck {
 namespace {
@@ -45,19 +46,11 @@ Case recorded_case(const Geometry& geometry, int source, int target, const std::
   return c;
 }
 
-Bench make_bench(const std::string& name, const Geometry& geometry, const std::filesystem::path& data_dir) {
+Bench make_bench(const std::string& name, const Geometry& geometry) {
   Bench bench{name, std::make_unique<Workbench>(recorded_case(geometry, 1, 1, "")), {}, {}, {}};
   bench.native = bench.workbench->reference(Arithmetic::native);
   bench.tree = bench.workbench->reference(Arithmetic::tree);
   bench.threshold = bench.workbench->threshold();
-  if (data_dir.empty()) return bench;
-  const std::string origin = (data_dir / "in_process.json").string();
-  const RecordedFloor floor = load_recorded_floor("in_process", data_dir);
-  if (const FloorCheck check = check_floor(floor); !check.failures.empty())
-    throw InvalidInput(fmt::format("{}: {}", origin, check.failures.front()));
-  bench.threshold.value = floor.threshold;
-  bench.threshold.floor = floor.max_deviation;
-  bench.threshold.source = origin;
   return bench;
 }
 
@@ -76,6 +69,10 @@ std::vector<Tensor> run_sharded(const Bench& bench, Subject& subject, const Layo
 }
 
 void judge_cell(const Bench& bench, InvariantCell& cell) {
+  if (const auto reason = why_fault_is_inert(cell.value)) {
+    cell.not_applicable = *reason;
+    return;
+  }
   const auto subject = subject_of(cell.value);
   const Layout source = make_layout(cell.value.source, cell.value.geometry);
   const Layout target = make_layout(cell.value.target, cell.value.geometry);
@@ -105,7 +102,7 @@ void judge_cell(const Bench& bench, InvariantCell& cell) {
   cell.message = !native.vacuous.empty()
                      ? native.vacuous
                      : fmt::format("logits deviate by {:.3g}, threshold {:.3g}; {} differ under tree",
-                                   native.max_abs, cell.threshold, tree.differing_bits);
+                                   native.max_abs, cell.threshold, format_count(tree.differing_bits));
 }
 
 std::vector<InvariantCell> cells_of(const Bench& bench, const std::string& fault) {
@@ -129,6 +126,7 @@ std::vector<InvariantCell> cells_of(const Bench& bench, const std::string& fault
 }  // namespace
 
 Verdict InvariantCell::verdict() const {
+  if (!judged()) return Verdict::skipped;
   if (!native_holds || !tree_holds) return Verdict::failed;
   return mistrusted.empty() ? Verdict::passed : Verdict::mistrusted;
 }
@@ -139,16 +137,20 @@ bool InvariantReport::failed() const {
 }
 
 bool InvariantReport::holds() const {
-  return std::all_of(cells.begin(), cells.end(), [](const InvariantCell& cell) { return cell.holds(); });
+  return std::all_of(cells.begin(), cells.end(),
+                     [](const InvariantCell& cell) { return cell.holds() || !cell.judged(); });
+}
+
+std::int64_t InvariantReport::judged() const {
+  return std::count_if(cells.begin(), cells.end(), [](const InvariantCell& cell) { return cell.judged(); });
 }
 
 InvariantReport check_invariants(const InvariantOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<std::pair<std::string, Geometry>> configs = {{"TOY", toy()}, {"TOY_KV4", toy_kv4()}};
   std::vector<Bench> benches(configs.size());
-  parallel_for(configs.size(), options.jobs, [&](std::size_t i) {
-    benches[i] = make_bench(configs[i].first, configs[i].second, options.data_dir);
-  });
+  parallel_for(configs.size(), options.jobs,
+               [&](std::size_t i) { benches[i] = make_bench(configs[i].first, configs[i].second); });
 
   InvariantReport report;
   std::vector<const Bench*> bench_of;
@@ -159,17 +161,23 @@ InvariantReport check_invariants(const InvariantOptions& options) {
     }
   }
   report.threshold_source = benches[0].threshold.source;
+  std::mutex reporting;
+  std::size_t done = 0;
   parallel_for(report.cells.size(), options.jobs, [&](std::size_t i) {
     InvariantCell& cell = report.cells[i];
-    if (options.progress)
-      options.progress(
-          fmt::format("invariant  {} tp{} -> tp{}", cell.config, cell.source_degree, cell.target_degree));
     try {
       judge_cell(*bench_of[i], cell);
     } catch (const std::runtime_error& error) {
       // The library refused what the subject produced: the cell fails, and the message says why.
       cell.message = error.what();
     }
+    const std::scoped_lock lock(reporting);
+    ++done;
+    if (!options.progress) return;
+    options.progress(
+        {ProgressEvent::Kind::step,
+         fmt::format("invariant  {} tp{} -> tp{}", cell.config, cell.source_degree, cell.target_degree),
+         static_cast<double>(done) / static_cast<double>(report.cells.size())});
   });
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;

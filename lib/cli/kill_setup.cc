@@ -10,6 +10,7 @@
 #include "options.h"
 #include "shardcheck/properties/law.h"
 #include "terminal.h"
+#include "text_report.h"
 
 namespace shardcheck {
 namespace {
@@ -53,36 +54,43 @@ std::vector<Oracle> parse_oracles(const std::string& text) {
     const std::string word = text.substr(begin, end - begin);
     const auto oracle = oracle_from(word);
     if (!oracle || *oracle == Oracle::exact) refuse_unknown("oracle", word, {"layout", "tree", "native"});
-    oracles.push_back(*oracle);
+    if (std::find(oracles.begin(), oracles.end(), *oracle) == oracles.end()) oracles.push_back(*oracle);
     begin = end + 1;
   }
   return oracles;
 }
 
 int exit_code_of(const KillReport& report, double minimum_score) {
-  if (report.passed(minimum_score)) return kPassed;
-  const bool scored_low = !report.score_by_family.empty() && report.score() < minimum_score;
-  if (!report.baseline_failures.empty() || scored_low) return kFailed;
-  return report.without_evidence.empty() && !report.score_by_family.empty() ? kFailed : kInconclusive;
+  const Verdict verdict = report.verdict(minimum_score);
+  return verdict == Verdict::passed ? kPassed : verdict == Verdict::failed ? kFailed : kInconclusive;
 }
 
 std::vector<std::string> not_scored(const KillReport& report) {
   std::vector<std::string> lines;
-  for (const std::string& fault : report.without_evidence) {
-    std::vector<std::string> oracles;
-    bool expected = false;
-    for (const KillRow& row : report.rows) {
-      if (row.fault != fault) continue;
-      oracles.emplace_back(to_string(row.oracle));
-      expected = expected || row.expected;
-    }
-    lines.push_back(expected ? fmt::format("not scored: no case was judged on which {} acts", fault)
-                             : fmt::format("not scored: {} need not see {}", join(oracles, ", "), fault));
-  }
+  for (const UnjudgedFault& unjudged : report.without_evidence)
+    lines.push_back(fmt::format("not scored: {}: {}", unjudged.fault, unjudged.reason));
+  for (const auto& [fault, law] : report.judged_by_law)
+    lines.push_back(fmt::format("not in the matrix: {}: no oracle can see it, the law {} does", fault, law));
   return lines;
 }
 
+std::string describe_score(const KillReport& report) {
+  if (!report.only_controls())
+    return report.score_by_family.empty() ? "nothing scored"
+                                          : format_share(report.score()) + " killed in the weakest family";
+  std::int64_t seen = 0, asked = 0;
+  for (const KillRow& row : report.rows) {
+    if (!row.expected) continue;
+    seen += count_of(row, CellStatus::killed);
+    asked += applicable_of(row);
+  }
+  return asked == 0 ? "nothing scored"
+                    : fmt::format("detected in {} of {}, and no fault was scored", format_count(seen),
+                                  format_noun(asked, "cell"));
+}
+
 std::string describe_faults(const KillReport& report) {
+  if (report.only_controls()) return "the control alone";
   std::set<std::string> names, forms;
   for (const KillRow& row : report.rows) {
     forms.insert(row.fault);

@@ -20,19 +20,23 @@ std::vector<FaultChoice> faults_matching(const std::string& glob);
 /// "layout,tree" as oracles. Throws InvalidInput listing them.
 std::vector<Oracle> parse_oracles(const std::string& text);
 
-/// "38 faults in 56 forms": a fault with an argument has one form per argument.
+/// "38 faults in 56 forms": a fault with an argument has one form per argument. "the control alone".
 std::string describe_faults(const KillReport& report);
 
-/// 0 passed; 1 a baseline, a score or a control missed; 3 when only evidence is missing.
+/// 0 passed; 1 failed; 3 inconclusive (KillReport::verdict).
 int exit_code_of(const KillReport& report, double minimum_score = 1.0);
 
-/// "not scored: ORACLES need not see FAULT" or why else, one per fault without evidence.
+/// "not scored: FAULT: REASON", one line per fault without evidence; "not in the matrix: FAULT: ..." per
+/// fault that a law judges.
 std::vector<std::string> not_scored(const KillReport& report);
+
+/// "100 % killed in the weakest family"; of the control alone, which has no score, in how many cells it was
+/// seen.
+std::string describe_score(const KillReport& report);
 
 /// What the columns of the kill table mean.
 inline constexpr std::string_view kKillTableNote =
     "killed / applicable under each oracle, in parentheses where it need not see the fault; deviations on "
-    "TOY and "
-    "TOY_KV4";
+    "TOY and TOY_KV4";
 
 }  // namespace shardcheck

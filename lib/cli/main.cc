@@ -8,6 +8,7 @@
 
 #include "exit_code.h"
 #include "options.h"
+#include "process.h"
 #include "report_json.h"
 #include "shardcheck/checkpoint/safetensors.h"
 #include "shardcheck/layout/placement.h"
@@ -42,6 +43,7 @@ const Subcommand& subcommand_named(const std::string& name) {
 int dispatch(const std::vector<std::string>& words) {
   if (words.empty()) throw InvalidInput("no command given; see shardcheck --help");
   const std::string& first = words.front();
+  if (first == "help" && words.size() > 1) return subcommand_named(words[1]).run({"--help"});
   if (first == "--help" || first == "-h" || first == "help") {
     print_help();
     return kPassed;
@@ -58,11 +60,8 @@ int dispatch(const std::vector<std::string>& words) {
 
 /// One line, whatever bytes a name in a file put into the message.
 void complain(const std::string& message) {
-  std::string line = message;
-  for (char& c : line)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = c == '\n' ? ' ' : '?';
   std::fflush(stdout);
-  std::fprintf(stderr, "shardcheck: %s\n", line.c_str());
+  std::fprintf(stderr, "shardcheck: %s\n", printable(message).c_str());
 }
 
 int run_guarded(const std::vector<std::string>& words) {
@@ -91,6 +90,7 @@ int run_guarded(const std::vector<std::string>& words) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  prepare_process();
   if (argc > 0) set_program_name(argv[0]);
   return run_guarded({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

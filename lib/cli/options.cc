@@ -12,6 +12,7 @@
 #include "outputs.h"
 #include "shardcheck/case/case.h"
 #include "shardcheck/text/shell_quote.h"
+#include "shardcheck/tolerance/floor.h"
 
 namespace shardcheck {
 namespace {
@@ -21,6 +22,20 @@ namespace po = boost::program_options;
 // Long options only, no guessing of prefixes: a new option must not change what an old command means.
 constexpr int kStyle = po::command_line_style::allow_long | po::command_line_style::long_allow_adjacent |
                        po::command_line_style::long_allow_next;
+
+constexpr const char* kDataDir = "data-dir";
+
+std::string& replay_options() {
+  static std::string options;
+  return options;
+}
+
+/// Every threshold of this process, and of the replays it prints, comes from `data_dir`.
+void judge_by_floor_of(const std::filesystem::path& data_dir, const CommonOptions& common) {
+  require_no_input_among("--report", common.json_reports, {data_dir / "in_process.json"});
+  use_floor_of(data_dir);
+  replay_options() = fmt::format("--data-dir={} ", shell_quote(data_dir.string()));
+}
 
 std::string& program_name_storage() {
   static std::string name = "shardcheck";
@@ -73,7 +88,7 @@ void set_program_name(std::string_view argv0) {
 const std::string& program_name() { return program_name_storage(); }
 
 std::string replay_command(std::string_view case_line_or_file) {
-  return fmt::format("{} replay {}", program_name(), shell_quote(case_line_or_file));
+  return fmt::format("{} replay {}{}", program_name(), replay_options(), shell_quote(case_line_or_file));
 }
 
 void refuse_unknown(std::string_view what, std::string_view word, const std::vector<std::string>& allowed) {
@@ -203,10 +218,18 @@ CommandLine& CommandLine::seed() { return value("seed", "N|random", "seed of eve
 
 CommandLine& CommandLine::jobs() { return value("jobs", "N", "threads (default: one per hardware thread)"); }
 
-CommandLine& CommandLine::reports() {
+CommandLine& CommandLine::data_dir() {
+  options_.add_options()(kDataDir, po::value<std::string>()->value_name("DIR"),
+                         "recorded floors from DIR instead of the built-in ones");
+  has_data_dir_ = true;
+  return *this;
+}
+
+CommandLine& CommandLine::reports(std::string_view schema) {
   reports_ = true;
+  const std::string help = fmt::format("also write a report (repeatable); format: {}", schema);
   options_.add_options()("report", po::value<std::vector<std::string>>()->value_name("json:FILE"),
-                         "also write a report (repeatable); format: docs/report.schema.json");
+                         help.c_str());
   return *this;
 }
 
@@ -274,6 +297,8 @@ std::optional<Arguments> CommandLine::parse(const std::vector<std::string>& word
     for (const auto& text : values["report"].as<std::vector<std::string>>())
       common.json_reports.push_back(parse_report(text));
   for (const auto& file : common.json_reports) require_writable(file);
+  if (has_data_dir_ && values.count(kDataDir) > 0)
+    judge_by_floor_of(values[kDataDir].as<std::string>(), common);
   return Arguments(std::move(values), std::move(positional), std::move(common));
 }
 

@@ -19,7 +19,7 @@ namespace shardcheck {
 /// How the user called the program, quoted for a shell. Set once by main.
 void set_program_name(std::string_view argv0);
 const std::string& program_name();
-/// "PROGRAM replay 'CASE LINE'".
+/// "PROGRAM replay 'CASE LINE'", with this run's --data-dir if it has one.
 std::string replay_command(std::string_view case_line_or_file);
 
 struct CommonOptions {
@@ -73,8 +73,10 @@ class CommandLine {
   /// --seed and --jobs.
   CommandLine& seed();
   CommandLine& jobs();
-  /// --report=json:FILE
-  CommandLine& reports();
+  /// --data-dir=DIR: parsing makes it the floor of the process.
+  CommandLine& data_dir();
+  /// --report=json:FILE; `schema` describes the file.
+  CommandLine& reports(std::string_view schema = "docs/report.schema.json");
   /// Positional arguments allowed, at most `count`; `what` is what one is called in messages.
   CommandLine& positional(int count, std::string what);
 
@@ -91,6 +93,7 @@ class CommandLine {
   int positional_count_ = 0;
   std::string positional_what_ = "argument";
   bool reports_ = false;
+  bool has_data_dir_ = false;
 };
 
 /// Throws InvalidInput "WHAT 'WORD' is unknown; did you mean ...; allowed: ...".

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 
 #include "shardcheck/checkpoint/safetensors.h"
 #include "shardcheck/mutators/fault.h"
 #include "shardcheck/properties/law.h"
+#include "shardcheck/properties/runner.h"
 #include "terminal.h"
 
 namespace shardcheck {
@@ -106,34 +106,14 @@ int worst_exit_code(const std::vector<Replay>& replays) {
   return 0;
 }
 
-std::string describe_difference(const Outcome& outcome) {
-  std::string text;
-  if (!outcome.message.empty()) text += fmt::format("    {}\n", outcome.message);
-  if (!outcome.difference) {
-    if (outcome.threshold > 0.0 && outcome.deviation > 0.0)
-      text += fmt::format(
-          "    deviation     {}  ({} of the threshold {})\n", format_deviation(outcome.deviation),
-          format_share(outcome.deviation / outcome.threshold), format_deviation(outcome.threshold));
-    return text;
+std::vector<Replay> replay_files(const std::vector<std::filesystem::path>& files, const std::string& what,
+                                 Progress& progress) {
+  std::vector<Replay> replays;
+  for (const auto& file : files) {
+    progress.step(fmt::format("{}  {}", what, file.string()), replays.size() + 1, files.size());
+    replays.push_back(replay_file(file));
   }
-  const Difference& d = *outcome.difference;
-  if (!d.parameter.empty())
-    text += fmt::format("    parameter     {}{}\n", d.parameter,
-                        d.rank >= 0 ? fmt::format("  on rank {}", d.rank) : "");
-  if (d.source_degree > 0)
-    text += fmt::format("    degrees       source tp{}  target tp{}\n", d.source_degree, d.target_degree);
-  if (!std::isnan(d.max_abs) && d.max_abs > 0.0)
-    text += fmt::format("    logit error   {}{}\n", format_deviation(d.max_abs),
-                        d.threshold > 0.0
-                            ? fmt::format("  ({} the threshold {})", format_multiple(d.max_abs / d.threshold),
-                                          format_deviation(d.threshold))
-                            : "");
-  if (d.worst_index >= 0)
-    text += fmt::format("    worst index   {} of the flattened {}\n", d.worst_index,
-                        d.parameter.empty() ? "logits [token, vocabulary id]" : "parameter");
-  if (!d.expected.empty()) text += fmt::format("    expected      {}\n", d.expected);
-  if (!d.actual.empty()) text += fmt::format("    actual        {}\n", d.actual);
-  return text;
+  return replays;
 }
 
 std::string describe(const Replay& replay) {
@@ -152,7 +132,14 @@ std::string describe(const Replay& replay) {
   if (replay.recorded)
     text += fmt::format("    recorded verdict {} {}\n", to_string(*replay.recorded),
                         code == 0 ? "holds" : paint(tone_of(code), "does not hold"));
-  return text + describe_difference(replay.outcome);
+  const Outcome& outcome = replay.outcome;
+  if (!outcome.message.empty()) text += fmt::format("    {}\n", outcome.message);
+  if (outcome.difference) return text + describe_difference(*outcome.difference);
+  if (outcome.threshold > 0.0 && outcome.deviation > 0.0)
+    text += fmt::format(
+        "    {:<24}{}, {} of the threshold {}\n", "max abs deviation", format_deviation(outcome.deviation),
+        format_share(outcome.deviation / outcome.threshold), format_deviation(outcome.threshold));
+  return text;
 }
 
 }  // namespace shardcheck

@@ -8,6 +8,7 @@
 
 #include "shardcheck/case/case.h"
 #include "shardcheck/case/outcome.h"
+#include "terminal.h"
 
 namespace shardcheck {
 
@@ -34,12 +35,14 @@ Replay replay_case(const Case& c);
 /// Never throws InvalidInput: what does not parse is reported in the result. Throws IoError.
 Replay replay_file(const std::filesystem::path& file);
 
+/// replay_file of each, a step of progress a file: "WHAT  FILE".
+std::vector<Replay> replay_files(const std::vector<std::filesystem::path>& files, const std::string& what,
+                                 Progress& progress);
+
 /// The worst of several exit codes: 2, 4, 1, 3, 0.
 int worst_exit_code(const std::vector<Replay>& replays);
 
 /// A line per replay: verdict, what was recorded, case; the difference below it when it failed.
 std::string describe(const Replay& replay);
-/// The difference of an outcome as indented lines, empty when there is none.
-std::string describe_difference(const Outcome& outcome);
 
 }  // namespace shardcheck

@@ -24,6 +24,7 @@ ordered_json difference_json(const std::optional<Difference>& difference) {
           {"max_abs", d.max_abs},
           {"threshold", d.threshold},
           {"worst_index", d.worst_index},
+          {"worst_place", d.worst_place},
           {"expected", d.expected},
           {"actual", d.actual}};
 }
@@ -31,19 +32,24 @@ ordered_json difference_json(const std::optional<Difference>& difference) {
 ordered_json invariants_json(const std::optional<InvariantReport>& report) {
   ordered_json list = ordered_json::array();
   if (!report) return list;
-  for (const InvariantCell& cell : report->cells)
+  for (const InvariantCell& cell : report->cells) {
+    const auto when_judged = [&](const auto& value) {
+      return cell.judged() ? ordered_json(value) : ordered_json(nullptr);
+    };
     list.push_back({{"config", cell.config},
                     {"source_degree", cell.source_degree},
                     {"target_degree", cell.target_degree},
-                    {"max_deviation", cell.max_deviation},
-                    {"max_ulp", cell.max_ulp},
+                    {"not_applicable", cell.not_applicable},
+                    {"max_deviation", when_judged(cell.max_deviation)},
+                    {"max_ulp", when_judged(cell.max_ulp)},
                     {"threshold", cell.threshold},
-                    {"native_holds", cell.native_holds},
+                    {"native_holds", when_judged(cell.native_holds)},
                     {"verdict", to_string(cell.verdict())},
-                    {"tree_holds", cell.tree_holds},
+                    {"tree_holds", when_judged(cell.tree_holds)},
                     {"message", cell.message},
                     {"difference", difference_json(cell.difference)},
                     {"replay", replay_command(print_case(cell.value))}});
+  }
   return list;
 }
 
@@ -107,11 +113,18 @@ ordered_json kill_json(const std::optional<KillReport>& report) {
   for (const KillRow& row : report->rows) rows.push_back(kill_row_json(row));
   for (const auto& [family, score] : report->score_by_family)
     families.push_back({{"family", std::string(1, family)}, {"name", family_name(family)}, {"score", score}});
-  return {{"score", report->score()},
+  ordered_json unjudged = ordered_json::array();
+  for (const UnjudgedFault& fault : report->without_evidence)
+    unjudged.push_back({{"fault", fault.fault}, {"reason", fault.reason}});
+  ordered_json by_law = ordered_json::array();
+  for (const auto& [fault, law] : report->judged_by_law) by_law.push_back({{"fault", fault}, {"law", law}});
+  return {{"score", report->score_by_family.empty() ? ordered_json(nullptr) : ordered_json(report->score())},
           {"score_by_family", families},
           {"rows", rows},
           {"baseline_failures", report->baseline_failures},
-          {"survivors", report->survivors}};
+          {"survivors", report->survivors},
+          {"without_evidence", unjudged},
+          {"judged_by_law", by_law}};
 }
 
 ordered_json replays_json(const std::vector<Replay>& replays) {

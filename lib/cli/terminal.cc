@@ -9,16 +9,21 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 
 #include "shardcheck/checkpoint/safetensors.h"
 
 namespace shardcheck {
 namespace {
 
+bool is_dumb_terminal() {
+  const char* term = std::getenv("TERM");
+  return term != nullptr && std::string_view(term) == "dumb";
+}
+
 bool environment_forbids_color() {
   const char* no_color = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  return (no_color != nullptr && *no_color != '\0') || (term != nullptr && std::string_view(term) == "dumb");
+  return (no_color != nullptr && *no_color != '\0') || is_dumb_terminal();
 }
 
 bool automatic_color() { return isatty(STDOUT_FILENO) == 1 && !environment_forbids_color(); }
@@ -46,28 +51,47 @@ std::string_view escape_of(Tone tone) {
   return "";
 }
 
+std::size_t stderr_width() {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 10) return size.ws_col;
+  return 80;
+}
+
+/// "[######..............]  30 %  "
+std::string bar(double share) {
+  constexpr double kCells = 20.0;
+  const double done = std::clamp(share, 0.0, 1.0);
+  const auto filled = static_cast<std::size_t>(done * kCells);
+  return fmt::format("[{:.<20}] {:3.0f} %  ", std::string(filled, '#'), std::floor(done * 100.0));
+}
+
 // The progress line is one per process: a result printed by any thread must clear it first.
 struct ProgressLine {
+  using Clock = std::chrono::steady_clock;
   std::mutex mutex;
+  const bool on_terminal = isatty(STDERR_FILENO) == 1 && !is_dumb_terminal();
   bool visible = false;
-  std::chrono::steady_clock::time_point last;
-  int active = 0;
+  Clock::time_point last_step;
 
   void clear() {
     if (visible) std::fputs("\r\033[K", stderr);
     visible = false;
+  }
+
+  /// A step too soon after the last is left out: another one follows.
+  void draw(std::string_view text, bool is_step) {
+    const auto now = Clock::now();
+    if (is_step && visible && now - last_step < std::chrono::milliseconds(100)) return;
+    if (is_step) last_step = now;
+    visible = true;
+    const std::string_view shown = text.substr(0, stderr_width() - 1);
+    std::fprintf(stderr, "\r\033[K%.*s", static_cast<int>(shown.size()), shown.data());
   }
 };
 
 ProgressLine& progress_line() {
   static ProgressLine line;
   return line;
-}
-
-std::size_t stderr_width() {
-  winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 10) return size.ws_col;
-  return 80;
 }
 
 // Columns of a UTF-8 text: continuation bytes take none.
@@ -98,6 +122,12 @@ std::string paint(Tone tone, std::string_view text) {
   const std::string_view escape = escape_of(tone);
   if (!color_enabled() || escape.empty()) return std::string(text);
   return fmt::format("{}{}\033[0m", escape, text);
+}
+
+std::string printable(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = c == '\n' || c == '\t' ? ' ' : '?';
+  return text;
 }
 
 void print(std::string_view text) {
@@ -155,35 +185,34 @@ std::string Table::text() const {
   return out;
 }
 
-Progress::Progress(bool quiet) : quiet_(quiet) {
-  const std::lock_guard lock(progress_line().mutex);
-  progress_line().active += !quiet && isatty(STDERR_FILENO) == 1 ? 1 : 0;
-}
-
 Progress::~Progress() {
   const std::lock_guard lock(progress_line().mutex);
   progress_line().clear();
-  progress_line().active = 0;
 }
 
-void Progress::show(std::string_view text) {
+void Progress::step(std::string text, std::size_t done, std::size_t total) {
+  show({ProgressEvent::Kind::step, std::move(text), static_cast<double>(done) / static_cast<double>(total)});
+}
+
+void Progress::show(const ProgressEvent& event) {
+  using Kind = ProgressEvent::Kind;
+  if (quiet_ && event.kind != Kind::notice) return;
   ProgressLine& line = progress_line();
   const std::lock_guard lock(line.mutex);
-  const auto now = std::chrono::steady_clock::now();
-  if (line.active == 0 || (line.visible && now - line.last < std::chrono::milliseconds(100))) return;
-  line.last = now;
-  line.visible = true;
-  const std::string_view shown = text.substr(0, stderr_width() - 1);
-  std::fprintf(stderr, "\r\033[K%.*s", static_cast<int>(shown.size()), shown.data());
+  const std::string text = printable(event.text);
+  if (event.kind == Kind::notice || (event.kind == Kind::stage && !line.on_terminal)) {
+    line.clear();
+    std::fprintf(stderr, "%s\n", text.c_str());
+  } else if (line.on_terminal) {
+    line.draw(event.share ? bar(*event.share) + text : text, event.kind == Kind::step);
+  }
 }
 
-void Progress::section(std::string_view text) {
-  if (isatty(STDERR_FILENO) == 1) return show(text);
-  if (!quiet_) std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
-}
-
-std::function<void(const std::string&)> Progress::callback() {
-  return [this](const std::string& text) { show(text); };
+ProgressSink Progress::sink(std::string prefix) {
+  return [this, prefix = std::move(prefix)](ProgressEvent event) {
+    event.text.insert(0, prefix);
+    show(event);
+  };
 }
 
 std::string format_deviation(double value) {

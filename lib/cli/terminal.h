@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "shardcheck/text/progress.h"
 
 namespace shardcheck {
 
@@ -18,6 +18,10 @@ void set_color(ColorMode mode);
 enum class Tone : std::uint8_t { plain, strong, faint, good, bad, doubtful };
 /// `text` in the tone's escape codes, or as it is when colour is off.
 std::string paint(Tone tone, std::string_view text);
+
+/// `text` on one line that cannot move the cursor or change the terminal: control characters become '?', line
+/// ends and tabs blanks.
+std::string printable(std::string text);
 
 /// Writes to stdout, clearing a progress line first.
 void print(std::string_view text);
@@ -60,18 +64,21 @@ class Table {
   std::vector<Row> rows_;
 };
 
-/// One line on stderr that is rewritten in place: only when stderr is a terminal and `quiet` is false, at
-/// most ten times a second. Safe to call from several threads.
+/// Progress on stderr. On a terminal one line with a bar of the share done, rewritten in place, steps at most
+/// ten times a second; elsewhere a plain line per stage. Notices stay in both. `quiet` leaves notices alone.
+/// Safe to call from several threads.
 class Progress {
  public:
-  explicit Progress(bool quiet);
+  explicit Progress(bool quiet) : quiet_(quiet) {}
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  void show(std::string_view text);
-  /// A section begins. Where stderr is no terminal this is a plain line that stays.
-  void section(std::string_view text);
-  std::function<void(const std::string&)> callback();
+  void stage(std::string text) { show({ProgressEvent::Kind::stage, std::move(text)}); }
+  /// Step `done` of `total`, the first being 1.
+  void step(std::string text, std::size_t done, std::size_t total);
+  void show(const ProgressEvent& event);
+  /// Hands on what a computation says, after `prefix`. Not to be used longer than this object.
+  ProgressSink sink(std::string prefix = {});
 
  private:
   bool quiet_;

@@ -42,7 +42,7 @@ std::string labels_summary(const LawReport& report, std::size_t width) {
 std::string undecided_summary(const LawReport& report) {
   std::vector<std::string> parts;
   const auto add = [&](std::int64_t count, std::string_view what) {
-    if (count > 0) parts.push_back(fmt::format("{} {}", count, what));
+    if (count > 0) parts.push_back(fmt::format("{} {}", format_count(count), what));
   };
   add(report.failed, "failed");
   add(report.errors, "errors");
@@ -83,7 +83,7 @@ Cell oracle_cell(const FaultSummary& summary, Oracle oracle) {
     if (row->oracle != oracle) continue;
     const std::int64_t killed = count_of(*row, CellStatus::killed);
     const std::int64_t applicable = applicable_of(*row);
-    const std::string text = fmt::format("{}/{}", killed, applicable);
+    const std::string text = fmt::format("{}/{}", format_count(killed), format_count(applicable));
     if (!row->expected) return Cell("(" + text + ")", Tone::faint);
     if (applicable == 0) return Cell("-", Tone::doubtful);
     return Cell(text, killed == applicable ? Tone::good : Tone::bad);
@@ -99,7 +99,8 @@ std::string row_notes(const FaultSummary& summary) {
   std::vector<std::string> parts;
   for (const CellStatus status : {CellStatus::survived, CellStatus::equivalent, CellStatus::vacuous,
                                   CellStatus::timeout, CellStatus::error})
-    if (total[status] > 0) parts.push_back(fmt::format("{} {}", total[status], to_string(status)));
+    if (total[status] > 0)
+      parts.push_back(fmt::format("{} {}", format_count(total[status]), to_string(status)));
   return join(parts, ", ");
 }
 
@@ -135,7 +136,15 @@ std::string invariant_table(const InvariantReport& report) {
                {"of threshold", Align::right},
                {"native"},
                {"tree"}});
+  std::map<std::string, std::int64_t> inert;  // cells by reason
   for (const InvariantCell& cell : report.cells) {
+    if (!cell.judged()) {
+      ++inert[cell.not_applicable];
+      table.row({cell.config, fmt::format("tp{}", cell.source_degree),
+                 fmt::format("tp{}", cell.target_degree), "-", "-", "-",
+                 Cell("not applicable", Tone::doubtful), Cell("not applicable", Tone::doubtful)});
+      continue;
+    }
     const std::string tree = cell.tree_holds ? "bit-identical"
                              : cell.tree_differing == 0
                                  ? "no result"
@@ -147,11 +156,14 @@ std::string invariant_table(const InvariantReport& report) {
                share < 10.0 ? fmt::format("{:.3f} %", share * 100.0) : format_multiple(share),
                native_cell(cell), Cell(tree, cell.tree_holds ? Tone::good : Tone::bad)});
     if (cell.holds()) continue;
-    table.note(Cell("    " + cell.message, tone_of(cell.verdict())));
-    if (cell.difference)
-      table.note(fmt::format("    first mismatching parameter {} on rank {} of tp{}",
-                             cell.difference->parameter, cell.difference->rank, cell.target_degree));
+    // Where bytes differ the row has the figures, and only the place is new.
+    table.note(cell.difference
+                   ? Cell(fmt::format("    first mismatching parameter {} on rank {} of tp{}",
+                                      cell.difference->parameter, cell.difference->rank, cell.target_degree))
+                   : Cell("    " + cell.message, tone_of(cell.verdict())));
   }
+  for (const auto& [reason, count] : inert)
+    table.note(Cell(fmt::format("  {} not applicable: {}", format_count(count), reason), Tone::doubtful));
   return table.text();
 }
 
@@ -165,7 +177,7 @@ std::string law_table(const std::vector<LawReport>& reports) {
                {"labels"}});
   for (const LawReport& report : reports) {
     const bool has_share = report.worst_share_of_threshold > 0.0;
-    table.row({report.name, std::to_string(report.cases), std::to_string(report.passed),
+    table.row({report.name, format_count(report.cases), format_count(report.passed),
                Cell(verdict_text(report.verdict), tone_of(report.verdict)),
                !has_share ? ""
                : report.worst_share_of_threshold < 10.0

@@ -172,8 +172,9 @@ struct Verifier::State {
         table(table_named(options.layout)) {}
 
   const Geometry& geometry() const { return checkpoint.config.geometry; }
-  void report(const std::string& text) const {
-    if (options.progress) options.progress(text);
+  /// `share`: of the degrees that are done.
+  void report(const std::string& text, std::optional<double> share = {}) const {
+    if (options.progress) options.progress({ProgressEvent::Kind::stage, text, share});
   }
 
   void choose_degrees() {
@@ -185,6 +186,12 @@ struct Verifier::State {
       consumer_named(table.consumer()).require_supported(geometry(), degree);
       table.instantiate(geometry(), degree);
     }
+  }
+
+  void require_matching_shards() const {
+    for (const int degree : degrees)
+      if (const auto folder = shards_of(degree); !folder.empty())
+        require_matching_info(folder, table, degree, geometry());
   }
 
   void choose_tokens() {
@@ -306,7 +313,6 @@ struct Verifier::State {
       judge_logits(layout, ours, check);
       return check;
     }
-    require_matching_info(check.shards, table, degree, geometry());
     try {
       const ShardedTensors theirs = read_foreign(check.shards, layout);
       check.differences = differences_of(layout, ours, theirs);
@@ -322,6 +328,7 @@ Verifier::Verifier(VerifyOptions options) : state_(std::make_unique<State>(std::
   State& s = *state_;
   if (!s.options.golden.empty()) s.golden = load_golden(s.options.golden, s.geometry());
   s.choose_degrees();
+  s.require_matching_shards();
   s.require_separate_output();
   s.choose_tokens();
   s.result.folder = s.options.folder;
@@ -365,7 +372,8 @@ void Verifier::check_degrees() {
   State& s = *state_;
   s.prepare_reference();
   for (const int degree : s.degrees) {
-    s.report(fmt::format("verify  tp{}", degree));
+    s.report(fmt::format("verify  tp{}", degree),
+             static_cast<double>(s.result.degrees.size()) / static_cast<double>(s.degrees.size()));
     s.result.degrees.push_back(s.check_degree(degree));
   }
 }

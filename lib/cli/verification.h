@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +15,7 @@
 #include "shardcheck/layout/layout_table.h"
 #include "shardcheck/model/reference_model.h"
 #include "shardcheck/reshard/reshard.h"
+#include "shardcheck/text/progress.h"
 
 namespace shardcheck {
 
@@ -68,7 +68,7 @@ struct VerifyOptions {
   std::filesystem::path golden, shards, write_shards;
   std::optional<std::int64_t> tokens;
   std::uint64_t seed = 0;
-  std::function<void(const std::string&)> progress;
+  ProgressSink progress;
 };
 
 /// A checkpoint with everything its checks share.

@@ -76,7 +76,9 @@ std::vector<JudgedWork> judge_all(const KillOptions& options, const std::vector<
       results[i] = judge_work(work[i], options.oracles, options.case_timeout_seconds);
       const std::size_t count = ++done;
       const std::scoped_lock lock(reporting);
-      if (options.progress) options.progress(fmt::format("{} of {} cases", count, work.size()));
+      if (options.progress)
+        options.progress({ProgressEvent::Kind::step, fmt::format("{} of {} cases", count, work.size()),
+                          static_cast<double>(count) / static_cast<double>(work.size())});
     }
   };
   run_on_workers(options.jobs, run);
@@ -128,16 +130,45 @@ std::vector<KillRow> rows_of(const std::vector<FaultChoice>& choices, const std:
 /// A cell that says whether an oracle detects a fault it has to detect.
 bool is_evidence(const KillCell& cell) { return cell.expected && is_judged(cell.status); }
 
-std::vector<std::string> without_evidence(const std::vector<FaultChoice>& choices,
-                                          const std::vector<KillCell>& cells) {
-  std::set<std::string> proven;
+bool is_control(const KillRow& row) { return row.family == 'Z'; }
+
+/// The commonest reason why a fault's cells under one oracle say nothing: "cannot act on 3 of 5 cases (...)".
+std::string why_inert(const std::vector<KillCell>& cells, const KillRow& row) {
+  std::map<std::pair<CellStatus, std::string>, std::int64_t> reasons;
+  std::int64_t cases = 0;
   for (const KillCell& cell : cells) {
-    if (is_evidence(cell)) proven.insert(cell.fault);
+    if (cell.fault != row.fault || cell.oracle != row.oracle) continue;
+    ++cases;
+    ++reasons[{cell.status, cell.message}];
   }
-  std::vector<std::string> missing;
-  for (const FaultChoice& choice : choices) {
-    // Inserting names a fault that was chosen twice once.
-    if (choice.fault->family != 'Z' && proven.insert(choice.text()).second) missing.push_back(choice.text());
+  if (reasons.empty()) return "no case was judged";
+  const auto commonest =
+      std::ranges::max_element(reasons, {}, [](const auto& entry) { return entry.second; });
+  const auto& [status, message] = commonest->first;
+  return fmt::format("{} on {} of {} cases ({})",
+                     status == CellStatus::equivalent ? "changes nothing" : "cannot act", commonest->second,
+                     cases, message);
+}
+
+std::string why_unjudged(const KillReport& report, const std::string& fault) {
+  std::vector<std::string_view> blind;
+  for (const KillRow& row : report.rows) {
+    if (row.fault != fault) continue;
+    if (row.expected) return why_inert(report.cells, row);
+    blind.push_back(to_string(row.oracle));
+  }
+  return fmt::format("{} need not see it", fmt::join(blind, ", "));
+}
+
+std::vector<UnjudgedFault> without_evidence(const KillReport& report) {
+  std::set<std::string> known;  // judged, or already missing
+  for (const KillCell& cell : report.cells) {
+    if (is_evidence(cell)) known.insert(cell.fault);
+  }
+  std::vector<UnjudgedFault> missing;
+  for (const KillRow& row : report.rows) {
+    if (is_control(row) && !report.only_controls()) continue;
+    if (known.insert(row.fault).second) missing.push_back({row.fault, why_unjudged(report, row.fault)});
   }
   return missing;
 }
@@ -187,15 +218,19 @@ double KillReport::score() const {
   return worst;
 }
 
-bool KillReport::passed(double minimum_score) const {
+bool KillReport::only_controls() const { return !rows.empty() && std::ranges::all_of(rows, is_control); }
+
+Verdict KillReport::verdict(double minimum_score) const {
   const auto killed = [](const KillCell& cell) { return cell.status == CellStatus::killed; };
   const auto control_missed = [&](const KillCell& cell) {
     return cell.family == 'Z' && is_evidence(cell) && !killed(cell);
   };
-  const auto is_control = [](const KillRow& row) { return row.family == 'Z'; };
-  const bool only_controls = !rows.empty() && std::ranges::all_of(rows, is_control);
-  return baseline_failures.empty() && without_evidence.empty() && std::ranges::any_of(cells, killed) &&
-         std::ranges::none_of(cells, control_missed) && (only_controls || score() >= minimum_score);
+  const bool scored_low = !score_by_family.empty() && score() < minimum_score;
+  const bool any_killed = std::ranges::any_of(cells, killed);
+  if (!baseline_failures.empty() || scored_low || std::ranges::any_of(cells, control_missed) ||
+      (!any_killed && std::ranges::any_of(cells, is_evidence)))
+    return Verdict::failed;
+  return without_evidence.empty() && any_killed ? Verdict::passed : Verdict::vacuous;
 }
 
 KillReport run_kill_matrix(const KillOptions& options) {
@@ -213,7 +248,7 @@ KillReport run_kill_matrix(const KillOptions& options) {
   }
   report.rows = rows_of(choices, options.oracles, report.cells);
   report.score_by_family = scores_of(report.cells);
-  report.without_evidence = without_evidence(choices, report.cells);
+  report.without_evidence = without_evidence(report);
   for (const KillCell& cell : report.cells) {
     if (!cell.expected || cell.status != CellStatus::survived) continue;
     report.survivors.push_back(

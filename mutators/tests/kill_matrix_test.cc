@@ -11,7 +11,10 @@
 namespace shardcheck {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
+using testing::Eq;
+using testing::Field;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using Injection = std::shared_ptr<Subject> (*)(std::shared_ptr<Subject>, const Case&, std::string_view);
@@ -67,6 +70,11 @@ Fault made(std::string_view name, FaultFamily family, Injection inject, Reason n
           .not_applicable = not_applicable,
           .equivalent = equivalent,
           .inject = inject};
+}
+
+template <typename Reasoned>
+auto unjudged(const char* fault, Reasoned reason) {
+  return AllOf(Field(&UnjudgedFault::fault, fault), Field(&UnjudgedFault::reason, reason));
 }
 
 const Fault kKilled = made("killed", 'A', damaged<zero_a_down>);
@@ -271,7 +279,13 @@ TEST(KillMatrixEvidence, AFaultThatWasJudgedNowhereIsNamedAndNeverPassed) {
   const Fault elsewhere = made("elsewhere", 'B', damaged<zero_a_down>, always);
   const Fault relabel = made("relabel", 'B', nothing, never, always);
   const KillReport report = run({&kKilled, &elsewhere, &relabel});
-  EXPECT_THAT(report.without_evidence, ElementsAre("elsewhere", "relabel"));
+  EXPECT_THAT(report.without_evidence,
+              ElementsAre(unjudged("elsewhere", AllOf(HasSubstr("cannot act on 1 of 1 cases"),
+                                                      HasSubstr(*always({}, "")))),
+                          unjudged("relabel", HasSubstr("changes nothing on 1 of 1 cases"))));
+  EXPECT_EQ(report.verdict(), Verdict::vacuous) << "nothing is known, and nothing failed";
+  EXPECT_EQ(run({&elsewhere}).verdict(0.0), Verdict::vacuous);
+  EXPECT_EQ(run({&kSurvivor, &elsewhere}).verdict(), Verdict::failed) << "a survivor outweighs it";
   EXPECT_FALSE(report.score_by_family.contains('B')) << "no evidence is no score";
   EXPECT_EQ(report.score(), 1.0);
   EXPECT_FALSE(report.passed());
@@ -282,7 +296,8 @@ TEST(KillMatrixEvidence, OnlyADeclaredOracleGivesIt) {
   Fault fault = kKilled;
   fault.oracles = {Oracle::tree};
   const auto with = [&](Oracle oracle) { return run({&fault}, {hand_picked("seed", "seed:tp2")}, {oracle}); };
-  EXPECT_THAT(with(Oracle::layout).without_evidence, ElementsAre("killed"));
+  EXPECT_THAT(with(Oracle::layout).without_evidence,
+              ElementsAre(unjudged("killed", Eq("layout need not see it"))));
   EXPECT_FALSE(with(Oracle::layout).passed(0.0));
   EXPECT_TRUE(with(Oracle::tree).passed());
 }
@@ -294,7 +309,8 @@ TEST(KillMatrixEvidence, RecordedCasesAloneLeaveUnevenFaultsWithoutIt) {
   options.oracles = {Oracle::layout};
   options.cases = recorded_kill_cases();
   const KillReport report = run_kill_matrix(options);
-  EXPECT_THAT(report.without_evidence, ElementsAre("drop_remainder"));
+  EXPECT_THAT(report.without_evidence,
+              ElementsAre(unjudged("drop_remainder", HasSubstr("the ranks divide the vocabulary"))));
   EXPECT_FALSE(report.score_by_family.contains('U'));
   EXPECT_FALSE(report.passed());
   options.random_cases = 3;
@@ -321,10 +337,22 @@ TEST(KillMatrixScore, TheControlIsInNoScoreAndMustBeDetected) {
   EXPECT_FALSE(good.score_by_family.contains('Z'));
   EXPECT_TRUE(good.passed());
   EXPECT_TRUE(run({&seen}).passed()) << "a control alone has no score to miss";
+  EXPECT_TRUE(run({&seen}).only_controls());
+  EXPECT_FALSE(good.only_controls());
   const Fault missed = made("control", 'Z', nothing);
   const KillReport bad = run({&kKilled, &missed});
   EXPECT_EQ(bad.score(), 1.0);
-  EXPECT_FALSE(bad.passed());
+  EXPECT_EQ(bad.verdict(), Verdict::failed);
+  EXPECT_EQ(run({&missed}).verdict(0.0), Verdict::failed) << "alone as well";
+  const Fault elsewhere = made("elsewhere", 'B', nothing, always);
+  EXPECT_EQ(run({&missed, &kKilled, &elsewhere}).verdict(), Verdict::failed);
+}
+
+TEST(KillMatrixScore, AControlAloneThatNoOracleJudgedIsNamed) {
+  const Fault inert = made("control", 'Z', damaged<zero_a_down>, always);
+  EXPECT_THAT(run({&inert}).without_evidence, ElementsAre(unjudged("control", HasSubstr("cannot act"))));
+  EXPECT_EQ(run({&inert}).verdict(), Verdict::vacuous);
+  EXPECT_THAT(run({&kKilled, &inert}).without_evidence, IsEmpty()) << "beside faults it is no fault";
 }
 
 TEST(KillMatrixRows, CountStatusesAndKeepTheWeakestAndStrongestMargin) {

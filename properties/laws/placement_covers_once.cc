@@ -25,6 +25,7 @@ Outcome wrong_count(const std::string& parameter, int degree, std::int64_t index
   d.parameter = parameter;
   d.target_degree = degree;
   d.worst_index = index;
+  d.worst_place = fmt::format("element {} of {}", index, parameter);
   d.expected = fmt::format("{} ranks", expected);
   d.actual = fmt::format("{} ranks", actual);
   return Outcome::fail(fmt::format("{}: {} ranks of {} hold element {}, expected {}", parameter, actual,

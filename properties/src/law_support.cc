@@ -41,6 +41,7 @@ void compare_elements(const Geometry& geometry, const Tensor& expected, const Te
     return;
   }
   d.worst_index = expected.first_difference(actual);
+  d.worst_place = d.parameter + coordinates(expected.shape(), d.worst_index);
   d.expected = origin_of(geometry, expected, d.worst_index);
   d.actual = origin_of(geometry, actual, d.worst_index);
 }
@@ -71,7 +72,7 @@ std::optional<Difference> first_tensor_difference(const Layout& layout, const Te
 
 Outcome failure(std::string_view claim, const Difference& d) {
   const std::string rank = d.rank < 0 ? "" : fmt::format(" on rank {} of {}", d.rank, d.target_degree);
-  const std::string place = d.worst_index < 0 ? "" : fmt::format(" at element {}", d.worst_index);
+  const std::string place = d.worst_place.empty() ? "" : fmt::format(" at {}", d.worst_place);
   return Outcome::fail(
       fmt::format("{}: {}{} holds {}{}, expected {}", claim, d.parameter, rank, d.actual, place, d.expected),
       d);
@@ -140,6 +141,7 @@ Outcome same_logits(std::string_view claim, const Case& c, const Tensor& expecte
   d.target_degree = c.target.tp_degree();
   d.max_abs = comparison.max_abs;
   d.worst_index = comparison.worst_index;
+  d.worst_place = "logits" + coordinates(expected.shape(), d.worst_index);
   d.expected = fmt::format("{:.9g}", comparison.expected);
   d.actual = fmt::format("{:.9g}", comparison.actual);
   return Outcome::fail(fmt::format("{}: {} of {} logits differ in their bits, the worst by {:.4g}", claim,

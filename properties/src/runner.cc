@@ -44,8 +44,8 @@ bool injects_a_fault(const RunOptions& options) { return !options.fault.empty() 
 
 bool is_failure(Verdict verdict) { return verdict == Verdict::failed || verdict == Verdict::error; }
 
-void report_progress(const RunOptions& options, const std::string& text) {
-  if (options.progress) options.progress(text);
+void report_progress(const RunOptions& options, const ProgressEvent& event) {
+  if (options.progress) options.progress(event);
 }
 
 /// A subject of its own for every run, so that state kept in one cannot help the next.
@@ -174,6 +174,14 @@ class Budget {
 
   bool time_is_up() const { return options_.seconds && seconds_since(start_) >= *options_.seconds; }
 
+  /// Whichever of time and cases ends the run first.
+  double share_done(const LawReport& report) const {
+    const double of_time = options_.seconds ? seconds_since(start_) / *options_.seconds : 0.0;
+    const bool time_alone = options_.seconds && !options_.cases;
+    const auto decided = static_cast<double>(report.passed + report.failed);
+    return std::min(1.0, std::max(of_time, time_alone ? 0.0 : decided / static_cast<double>(minimum_)));
+  }
+
  private:
   const RunOptions& options_;
   std::int64_t minimum_, maximum_;
@@ -183,7 +191,8 @@ class Budget {
 /// Runs until the budget ends or a case fails; returns that case.
 std::optional<Trial> run_cases(const Law& law, const RunOptions& options, const Budget& budget,
                                LawReport& report, std::int64_t& inert) {
-  const std::int64_t batch = options.jobs > 1 ? 8 * static_cast<std::int64_t>(options.jobs) : 1;
+  const std::int64_t batch =
+      options.jobs > 1 ? std::min(8 * static_cast<std::int64_t>(options.jobs), budget.minimum()) : 1;
   for (std::int64_t next = 0; !budget.cases_done(report, inert) && !budget.time_is_up(); next += batch) {
     // What a larger batch ran beyond the end is dropped: the report does not depend on the jobs.
     for (Trial& trial : run_batch(law, next, batch, options)) {
@@ -192,7 +201,8 @@ std::optional<Trial> run_cases(const Law& law, const RunOptions& options, const 
       inert += trial.inert ? 1 : 0;
       if (is_failure(trial.outcome.verdict)) return std::move(trial);
     }
-    report_progress(options, fmt::format("{}: {} cases", law.name, report.cases));
+    report_progress(options, {ProgressEvent::Kind::step, fmt::format("{}: {} cases", law.name, report.cases),
+                              budget.share_done(report)});
   }
   return std::nullopt;
 }
@@ -345,13 +355,15 @@ class Shrinker {
 };
 
 Failure shrink_trial(const Law& law, const Trial& trial, const RunOptions& options) {
-  report_progress(
-      options, fmt::format("{} {}: {}", law.name, to_string(trial.outcome.verdict), print_case(trial.value)));
+  using Kind = ProgressEvent::Kind;
+  // Before the first step: a run that is killed while it shrinks has still said what failed.
+  report_progress(options, {Kind::notice, fmt::format("{}: {}", to_string(trial.outcome.verdict),
+                                                      print_case(trial.value))});
   const std::function<void(const Case&)> improved = [&](const Case& c) {
-    report_progress(options, fmt::format("smaller: {}", print_case(c)));
+    report_progress(options, {Kind::stage, fmt::format("smaller: {}", print_case(c))});
   };
   Failure failure = Shrinker(law, options, improved).shrink(trial);
-  report_progress(options, fmt::format("minimal: {}", print_case(failure.minimal)));
+  report_progress(options, {Kind::stage, fmt::format("minimal: {}", print_case(failure.minimal))});
   return failure;
 }
 

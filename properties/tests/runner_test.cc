@@ -61,6 +61,7 @@ Outcome fails_when_sharded(const Case& c, Subject&) {
   d.max_abs = 2.5;
   d.threshold = 1e-3;
   d.worst_index = 7;
+  d.worst_place = "logits[3, 1]";
   d.expected = "q[3]";
   d.actual = "q[9]";
   return Outcome::fail("shards are wrong", d);
@@ -397,8 +398,11 @@ TEST(ShrinkFailureTest, ACaseThatPassesIsReturnedAsItIs) {
 
 TEST(ProgressTest, TheOriginalIsPrintedBeforeShrinkingAndTheBestAfter) {
   RunOptions options = options_with();
-  std::vector<std::string> lines;
-  options.progress = [&](const std::string& line) { lines.push_back(line); };
+  std::vector<std::string> lines, notices;
+  options.progress = [&](const ProgressEvent& event) {
+    lines.push_back(event.text);
+    if (event.kind == ProgressEvent::Kind::notice) notices.push_back(event.text);
+  };
   const LawReport report = run_law(law_of(fails_when_sharded), options);
   const std::string original = print_case(report.failure->original);
   const std::string minimal = print_case(report.failure->minimal);
@@ -408,8 +412,19 @@ TEST(ProgressTest, TheOriginalIsPrintedBeforeShrinkingAndTheBestAfter) {
   const auto smaller = std::find_if(lines.begin(), lines.end(),
                                     [](const std::string& line) { return line.starts_with("smaller: "); });
   EXPECT_LT(first, smaller);
+  EXPECT_THAT(notices, ::testing::ElementsAre("failed: " + original)) << "what must outlive a killed run";
   EXPECT_NE(smaller, lines.end());
   EXPECT_EQ(lines.back(), "minimal: " + minimal);
+}
+
+TEST(ProgressTest, StepsSayWhichShareOfTheMinimumIsDecided) {
+  RunOptions options = options_with();
+  std::vector<double> shares;
+  options.progress = [&](const ProgressEvent& event) { shares.push_back(event.share.value()); };
+  (void)run_law(law_of(passes), options);
+  ASSERT_THAT(shares, SizeIs(20));
+  EXPECT_TRUE(std::is_sorted(shares.begin(), shares.end()));
+  EXPECT_EQ(shares.back(), 1.0);
 }
 
 TEST(FailureReportTest, TheSectionsComeInOrder) {
@@ -420,9 +435,11 @@ TEST(FailureReportTest, TheSectionsComeInOrder) {
   std::size_t at = 0;
   for (const char* part :
        {"Plain.", "plain layers=3 heads=4 kv_heads=4 target=seed:tp4 seed=9",
-        "plain heads=2 kv_heads=2 target=seed:tp2", "target=seed:tp2: another value fails too",
-        "shards are wrong", "layers.0.qkv", "source degree", "target degree", "2.5", "worst index", "q[3]",
-        "q[9]", "rank", "build/shardcheck replay 'plain heads=2 kv_heads=2 target=seed:tp2'", "# law: plain",
+        "plain heads=2 kv_heads=2 target=seed:tp2",
+        "target=seed:tp2 does not matter: every other value tried fails too", "shards are wrong",
+        "layers.0.qkv", "source degree", "target degree", "2.5, 2.5e+03 times the threshold 0.001",
+        "logits[3, 1]  (token, vocabulary id)", "q[3]", "q[9]", "rank",
+        "build/shardcheck replay 'plain heads=2 kv_heads=2 target=seed:tp2'", "# law: plain",
         "# verdict: failed", "# why: shards are wrong"}) {
     const std::size_t found = text.find(part, at);
     ASSERT_NE(found, std::string::npos) << part << " is missing or out of order in\n" << text;

@@ -28,6 +28,16 @@ constexpr double kSmallestThreshold = 1e-9;
 constexpr std::uint64_t kFirstTokenSeed = 10000;
 const std::vector<int> kCandidateDegrees = {1, 2, 4};
 
+struct FloorInUse {
+  RecordedFloor floor = load_recorded_floor("in_process");
+  std::string source = "tolerance/in_process.json";
+};
+
+FloorInUse& floor_slot() {
+  static FloorInUse slot;
+  return slot;
+}
+
 /// The double nearest to 10^exponent: std::pow may miss it by a unit.
 double power_of_ten(int exponent) { return std::strtod(fmt::format("1e{}", exponent).c_str(), nullptr); }
 
@@ -245,7 +255,7 @@ double seed_threshold(double worst) {
   return power_of_ten(exponent + kSafetyDecades);
 }
 
-RecordedFloor measure_floor(int repetitions, const std::function<void(const std::string&)>& progress) {
+RecordedFloor measure_floor(int repetitions, const ProgressSink& progress) {
   if (repetitions < 1) throw std::invalid_argument("measure_floor: at least one repetition is needed");
   RecordedFloor floor;
   floor.configs = recorded_configs();
@@ -257,9 +267,13 @@ RecordedFloor measure_floor(int repetitions, const std::function<void(const std:
   }
   for (const auto& [name, geometry] : floor.configs) {
     ConfigMeasurement measurement(name, geometry);
+    if (progress) progress({ProgressEvent::Kind::stage, fmt::format("floor of {}", name), 0.0});
     for (std::size_t i = 0; i < floor.model_seeds.size(); ++i) {
       measurement.repeat(floor.model_seeds[i], floor.token_seeds[i], floor.batch, floor.length);
-      if (progress) progress(fmt::format("{}: repetition {} of {}", name, i + 1, repetitions));
+      if (progress)
+        progress({ProgressEvent::Kind::step,
+                  fmt::format("floor of {}: repetition {} of {}", name, i + 1, repetitions),
+                  static_cast<double>(i + 1) / repetitions});
     }
     for (auto& cell : measurement.finish()) floor.cells.push_back(std::move(cell));
   }
@@ -267,6 +281,17 @@ RecordedFloor measure_floor(int repetitions, const std::function<void(const std:
     floor.max_deviation = std::max(floor.max_deviation, cell.max_deviation);
   floor.threshold = seed_threshold(floor.max_deviation);
   return floor;
+}
+
+const RecordedFloor& floor_in_use() { return floor_slot().floor; }
+const std::string& source_of_floor_in_use() { return floor_slot().source; }
+
+void use_floor_of(const std::filesystem::path& data_dir) {
+  RecordedFloor floor = load_recorded_floor("in_process", data_dir);
+  std::string source = (data_dir / "in_process.json").string();
+  const FloorCheck check = check_floor(floor);
+  if (!check.failures.empty()) throw InvalidInput(fmt::format("{}: {}", source, check.failures.front()));
+  floor_slot() = {std::move(floor), std::move(source)};
 }
 
 FloorCheck check_floor(const RecordedFloor& floor) {

@@ -16,15 +16,6 @@ Shape shape_of(const Geometry& geometry, const std::string& logical) {
 
 }  // namespace
 
-std::string coordinates(const Shape& shape, std::int64_t flat) {
-  std::vector<std::int64_t> index(shape.size());
-  for (std::size_t d = shape.size(); d > 0; --d) {
-    index[d - 1] = flat % shape[d - 1];
-    flat /= shape[d - 1];
-  }
-  return fmt::format("[{}]", fmt::join(index, ", "));
-}
-
 std::string element_text(const Tensor& tensor, std::int64_t flat) {
   if (is_forward_dtype(tensor.dtype())) {
     const Tensor flattened = tensor.reshaped({tensor.elements()});
@@ -44,6 +35,12 @@ std::string origin_text(const Geometry& geometry, const Tensor& tensor, std::int
   const auto origin = decode_fingerprint(geometry, bits);
   if (!origin) return fmt::format("no element of the checkpoint (bits 0x{:08x})", bits);
   return origin->tensor + coordinates(shape_of(geometry, origin->tensor), origin->index);
+}
+
+std::int64_t differing_elements(const Tensor& expected, const Tensor& actual) {
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < expected.elements(); ++i) count += expected.bits(i) == actual.bits(i) ? 0 : 1;
+  return count;
 }
 
 }  // namespace shardcheck

@@ -22,11 +22,6 @@ constexpr std::array<std::pair<Oracle, std::string_view>, 4> kOracles = {{{Oracl
                                                                           {Oracle::tree, "tree"},
                                                                           {Oracle::native, "native"}}};
 
-const RecordedFloor& in_process_floor() {
-  static const RecordedFloor floor = load_recorded_floor("in_process");
-  return floor;
-}
-
 /// What a recorded floor speaks about; anything else is measured for the case.
 bool has_recorded_floor(const Case& c, const Tokens& tokens) {
   return (c.geometry == toy() || c.geometry == toy_kv4()) && c.weights == WeightStyle::recorded &&
@@ -35,17 +30,17 @@ bool has_recorded_floor(const Case& c, const Tokens& tokens) {
 }
 
 Threshold recorded_threshold(const Geometry& geometry) {
-  const RecordedFloor& floor = in_process_floor();
+  const RecordedFloor& floor = floor_in_use();
   const bool recorded =
       std::ranges::any_of(floor.configs, [&](const auto& config) { return config.second == geometry; });
   if (!recorded) {
-    throw InvalidInput("tolerance/in_process.json: no recorded configuration has the geometry " +
-                       to_string(geometry));
+    throw InvalidInput(fmt::format("{}: no recorded configuration has the geometry {}",
+                                   source_of_floor_in_use(), to_string(geometry)));
   }
   Threshold threshold;
   threshold.value = floor.threshold;
   threshold.floor = floor.max_deviation;
-  threshold.source = "tolerance/in_process.json";
+  threshold.source = source_of_floor_in_use();
   return threshold;
 }
 
@@ -90,12 +85,13 @@ struct Workbench::State {
         target(make_layout(value.target, value.geometry)),
         contract(contract_of(value)) {}
 
-  Difference difference(const Comparison& comparison) const {
+  Difference difference(const Comparison& comparison, const Shape& shape) const {
     Difference d;
     d.source_degree = source.degree;
     d.target_degree = target.degree;
     d.max_abs = comparison.max_abs;
     d.worst_index = comparison.worst_index;
+    d.worst_place = comparison.worst_index < 0 ? "" : "logits" + coordinates(shape, comparison.worst_index);
     d.expected = fmt::format("{:.9g}", comparison.expected);
     d.actual = fmt::format("{:.9g}", comparison.actual);
     return d;
@@ -112,6 +108,8 @@ struct Workbench::State {
   }
 
   Outcome judge_bytes(const ShardedTensors& expected, const ShardedTensors& shards, bool fingerprinted) const;
+  Outcome changed_in_place(const Outcome& found, const ShardedTensors& fingerprint_shards,
+                           const ShardedTensors& own_shards);
   Outcome judge_logits(const Tensor& reference, const std::vector<Tensor>& logits,
                        const Threshold* limit) const;
 
@@ -219,6 +217,36 @@ Outcome Workbench::State::judge_bytes(const ShardedTensors& expected, const Shar
       d);
 }
 
+/// A fingerprint that a fault computed with may decode to an element it never was. The model's own weights
+/// tell the two apart: a moved element brings its own value along. Returns `found` unless values changed in
+/// place.
+Outcome Workbench::State::changed_in_place(const Outcome& found, const ShardedTensors& fingerprint_shards,
+                                           const ShardedTensors& own_shards) {
+  Difference d = *found.difference;
+  const auto rank = static_cast<std::size_t>(d.rank);
+  const Tensor& right = expected_weights().at(d.parameter).at(rank);
+  const auto own = own_shards.find(d.parameter);
+  if (own == own_shards.end() || rank >= own->second.size()) return found;
+  const Tensor& held = own->second[rank];
+  if (held.shape() != right.shape() || held.dtype() != right.dtype() || same(right, held)) return found;
+  const auto print =
+      static_cast<std::uint32_t>(fingerprint_shards.at(d.parameter).at(rank).bits(d.worst_index));
+  // What was not moved may be memory that nobody wrote: zero.
+  const auto origin = decode_fingerprint(value.geometry, print);
+  const std::uint64_t brought = origin ? weights.find(origin->tensor)->second.bits(origin->index) : 0;
+  if (held.bits(d.worst_index) == brought) return found;
+  d.worst_index = right.first_difference(held);
+  d.worst_place = d.parameter + coordinates(right.shape(), d.worst_index);
+  d.expected = element_text(right, d.worst_index);
+  d.actual = element_text(held, d.worst_index);
+  return Outcome::fail(
+      fmt::format(
+          "{}: {} of {} values of rank {} of {} changed in place, the first at local {} from {} to {}",
+          d.parameter, differing_elements(right, held), right.elements(), d.rank, target.degree,
+          coordinates(right.shape(), d.worst_index), d.expected, d.actual),
+      d);
+}
+
 /// Bit for bit without a limit, else deviation < limit. Every rank is held against the reference, so that a
 /// rank which disagrees counts with its deviation. What differs fails under any usable limit; what does not
 /// passes only under one that can be trusted.
@@ -226,7 +254,7 @@ Outcome Workbench::State::judge_logits(const Tensor& reference, const std::vecto
                                        const Threshold* limit) const {
   const RankComparison ranks = compare_ranks(reference, logits);
   const Comparison& worst = ranks.worst;
-  Difference d = difference(worst);
+  Difference d = difference(worst, reference.shape());
   d.rank = ranks.dissenting_rank < 0 ? -1 : ranks.worst_rank;
   d.threshold = limit == nullptr ? 0.0 : limit->value;
   Outcome outcome = Outcome::pass();
@@ -273,7 +301,10 @@ Outcome Workbench::judge(Oracle oracle, Subject& subject) {
   return refusals_fail([&] {
     if (oracle != Oracle::layout) return judge_shards(oracle, subject, moved(subject, state_->weights));
     const TensorMap& full = fingerprints();
-    Outcome outcome = state_->judge_bytes(state_->expected_fingerprints(full), moved(subject, full), true);
+    const ShardedTensors shards = moved(subject, full);
+    const Outcome outcome = state_->judge_bytes(state_->expected_fingerprints(full), shards, true);
+    if (outcome.verdict == Verdict::failed && outcome.difference->worst_index >= 0)
+      return state_->changed_in_place(outcome, shards, moved(subject, state_->weights));
     // Fingerprints are f32; a 16-bit model is also held against its own bytes.
     if (outcome.verdict != Verdict::passed || state_->value.dtype == DType::f32) return outcome;
     return judge_shards(oracle, subject, moved(subject, state_->weights));
@@ -316,6 +347,7 @@ std::optional<Difference> Workbench::first_difference(const Layout& layout, cons
       const std::int64_t at = right[rank].first_difference(held);
       Difference d = differ(entry.name, rank, element_text(right[rank], at), element_text(held, at));
       d.worst_index = at;
+      d.worst_place = entry.name + coordinates(held.shape(), at);
       return d;
     }
     if (found->second.size() > right.size()) {

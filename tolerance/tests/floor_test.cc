@@ -325,6 +325,26 @@ TEST(LoadRecordedFloor, APhaseIsNeverUsedForAnother) {
   EXPECT_THROW(load_recorded_floor("no such phase"), InvalidInput);
 }
 
+TEST(UseFloorOf, AFolderThatBreaksTheRuleIsRefusedAndChangesNothing) {
+  const auto folder = std::filesystem::path(testing::TempDir()) / "broken_floors";
+  std::filesystem::create_directories(folder);
+  RecordedFloor floor = recorded();
+  floor.threshold = 1.0;
+  std::ofstream(folder / "in_process.json") << to_json(floor);
+  EXPECT_THROW(use_floor_of(folder), InvalidInput);
+  EXPECT_THROW(use_floor_of(folder / "absent"), std::exception);
+  EXPECT_EQ(floor_in_use().threshold, recorded().threshold);
+  EXPECT_EQ(source_of_floor_in_use(), "tolerance/in_process.json");
+}
+
+TEST(MeasureFloor, SaysWhichShareOfAConfigurationIsDone) {
+  std::vector<ProgressEvent> events;
+  (void)measure_floor(1, [&](const ProgressEvent& event) { events.push_back(event); });
+  const auto stages = std::ranges::count(events, ProgressEvent::Kind::stage, &ProgressEvent::kind);
+  EXPECT_EQ(static_cast<std::size_t>(stages), recorded().configs.size());
+  EXPECT_EQ(events.back().share, 1.0);
+}
+
 TEST(MeasureFloor, RepeatsTheRecordedFirstRepetition) {
   const RecordedFloor measured = measure_floor(1);
   ASSERT_EQ(measured.cells.size(), recorded().cells.size());

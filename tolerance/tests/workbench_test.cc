@@ -1,5 +1,6 @@
 #include "shardcheck/tolerance/workbench.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -111,6 +112,38 @@ TEST(LayoutOracle, NamesMemoryThatNobodyWrote) {
   EXPECT_THAT(outcome.message, HasSubstr("no element of the checkpoint"));
 }
 
+TEST(LayoutOracle, SaysThatValuesChangedInPlaceWithHowManyAndTheFirst) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Case c = small_case("seed:tp2", "seed:tp2");
+    c.dtype = dtype;
+    Workbench bench(c);
+    // The lowest bit of a fingerprint turns one element's code into its neighbour's: nothing moved all the
+    // same.
+    Changed subject([](ShardedTensors& shards) {
+      auto bytes = shards.at("layers.1.o_proj").at(1).mutable_bytes();
+      const std::size_t element = bytes.size() / (24 * 16);
+      for (const std::size_t at : {5UL, 18UL, 383UL}) bytes[at * element] ^= std::byte{1};
+    });
+    const Outcome outcome = bench.judge(Oracle::layout, subject);
+    ASSERT_EQ(outcome.verdict, Verdict::failed);
+    EXPECT_THAT(outcome.message,
+                HasSubstr("layers.1.o_proj: 3 of 384 values of rank 1 of 2 changed in place"));
+    EXPECT_THAT(outcome.message, HasSubstr("the first at local [0, 5] from "));
+    const Tensor right = bench.weights().at("layers.1.o_proj").to(DType::f32);
+    EXPECT_EQ(outcome.difference->worst_index, 5);
+    EXPECT_EQ(outcome.difference->expected, fmt::format("{:.9g}", right.f32()[21]));
+    EXPECT_NE(outcome.difference->actual, outcome.difference->expected);
+    EXPECT_EQ(outcome.difference->worst_place, "layers.1.o_proj[0, 5]");
+  }
+}
+
+TEST(LayoutOracle, AScaledValueChangedInPlaceThoughItsFingerprintDecodes) {
+  Workbench bench(small_case("seed", "seed:tp2"));
+  Changed subject([](ShardedTensors& shards) { shards.at("final_norm").at(0).mutable_f32()[3] *= 1.5F; });
+  EXPECT_THAT(bench.judge(Oracle::layout, subject).message,
+              HasSubstr("1 of 24 values of rank 0 of 2 changed"));
+}
+
 TEST(LayoutOracle, HoldsA16BitModelAgainstItsOwnBytesToo) {
   Case c = small_case("seed", "seed:tp2");
   c.dtype = DType::bf16;
@@ -139,6 +172,8 @@ TEST(LogitOracles, ReportTheDeviationAndTheThreshold) {
   EXPECT_EQ(tree.verdict, Verdict::failed);
   EXPECT_EQ(tree.threshold, 0.0);
   EXPECT_THAT(tree.message, HasSubstr("differ in their bits"));
+  const std::int64_t worst = tree.difference->worst_index;
+  EXPECT_EQ(tree.difference->worst_place, fmt::format("logits[{}, {}]", worst / 52, worst % 52));
 }
 
 TEST(LogitOracles, NaNIsInfinitelyFar) {

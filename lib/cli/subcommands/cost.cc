@@ -20,6 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr int kCostReportFormat = 1;
 constexpr std::int64_t kMaxDegree = 64;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxLeafWidth = std::int64_t{1} << 20;
@@ -77,8 +78,7 @@ CommandLine command_line() {
       "The closed-form cost of agreeing bit for bit across degrees, for the row-parallel projections of one\n"
       "layer: partial sums on one rank, an all-gather with a fixed fold or a two-shot collective instead of\n"
       "the ring all-reduce, and the covers of the reduction tree. Without options the case of the seed\n"
-      "document: Llama-3-8B, 4 chunks, TP 4, A100 PCIe. --sync costs a weight sync instead.\n"
-      "The report is one object of its own: version, inputs, rows.",
+      "document: Llama-3-8B, 4 chunks, TP 4, A100 PCIe. --sync costs a weight sync instead.",
       "cost --tp=3,4,8 --tokens=1,64,8192 --link=bw:300e9,latency:2e-6");
   line.value("tp", "LIST", "degrees, each in 2..64 (default 4)")
       .value("tokens", "LIST", "tokens M, each in 1..1048576 (default 1,64,8192)")
@@ -101,7 +101,7 @@ CommandLine command_line() {
     const std::string help = fmt::format("{} (default {})", key.allowed, get_case_key(defaults, key.key));
     line.value(key.key.c_str(), "VALUE", help.c_str());
   }
-  return line.reports();
+  return line.reports("docs/cost_report.schema.json");
 }
 
 // Reading the command line.
@@ -514,7 +514,8 @@ int run(const std::vector<std::string>& words) {
   const bool sync = arguments->flag("sync");
   ordered_json rows = ordered_json::array();
   (sync ? cost_sync : cost_model)(request, arguments->common().quiet, rows);
-  const ordered_json report = {{"version", SHARDCHECK_VERSION},
+  const ordered_json report = {{"format", kCostReportFormat},
+                               {"version", SHARDCHECK_VERSION},
                                {"command", "cost"},
                                {"inputs", inputs_json(request, sync)},
                                {"rows", std::move(rows)}};

@@ -28,20 +28,19 @@ CommandLine command_line() {
       .value("min-score", "SHARE", "fail below this score of any family (default 1.0)")
       .seed()
       .jobs()
+      .data_dir()
       .reports();
 }
 
 void print_verdict(const KillReport& report, double minimum, double seconds) {
   const int code = exit_code_of(report, minimum);
-  const std::string score = report.score_by_family.empty()
-                                ? "nothing scored"
-                                : fmt::format("{} killed in the weakest family (asked for {})",
-                                              format_share(report.score()), format_share(minimum));
-  print_line(fmt::format("\n{}  {}: {}, {}   {}",
+  const std::string asked =
+      report.score_by_family.empty() ? "" : " (asked for " + format_share(minimum) + ")";
+  print_line(fmt::format("\n{}  {}: {}{}, {}   {}",
                          code == kPassed   ? paint(Tone::good, "PASSED")
                          : code == kFailed ? paint(Tone::bad, "FAILED")
                                            : paint(Tone::doubtful, "INCONCLUSIVE"),
-                         describe_faults(report), score,
+                         describe_faults(report), describe_score(report), asked,
                          format_noun(static_cast<std::int64_t>(report.survivors.size()), "survivor"),
                          format_seconds(seconds)));
 }
@@ -65,8 +64,8 @@ int run(const std::vector<std::string>& words) {
   print_line(fmt::format("seed {}", report.seed));
   {
     Progress progress(quiet);
-    progress.section("kill matrix");
-    options.progress = [&](const std::string& text) { progress.show("kill matrix  " + text); };
+    progress.stage("kill matrix");
+    options.progress = progress.sink("kill matrix  ");
     report.kill = run_kill_matrix(options);
   }
   if (!quiet) {

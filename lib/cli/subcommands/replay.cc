@@ -26,7 +26,7 @@ CommandLine command_line() {
       "be\nrepresented, 3 undecided. A case file that records a verdict exits 0 when it holds, 3 when "
       "not.",
       "replay 'sharded_equals_reference heads=8 kv_heads=4 arithmetic=tree target=seed:tp4'");
-  return line.positional(kMostWords, "word").reports();
+  return line.positional(kMostWords, "word").data_dir().reports();
 }
 
 bool looks_like_path(const std::string& word) {
@@ -56,16 +56,13 @@ std::vector<Replay> replay_words(const std::vector<std::string>& words, Progress
   if (words.empty())
     throw InvalidInput("replay needs a case line, a case file or a folder; see shardcheck replay --help");
   if (!looks_like_path(words[0])) return {replay_line(join(words, " "))};
-  std::vector<Replay> replays;
+  std::vector<std::filesystem::path> files;
   for (const std::string& word : words) {
-    const auto files = case_files(word);
-    if (files.empty()) throw InvalidInput(fmt::format("{}: no *.case file is there", word));
-    for (const auto& file : files) {
-      progress.show(fmt::format("replay  {}", file.string()));
-      replays.push_back(replay_file(file));
-    }
+    const auto found = case_files(word);
+    if (found.empty()) throw InvalidInput(fmt::format("{}: no *.case file is there", word));
+    files.insert(files.end(), found.begin(), found.end());
   }
-  return replays;
+  return replay_files(files, "replay", progress);
 }
 
 void print_replays(const std::vector<Replay>& replays, bool quiet) {

@@ -17,7 +17,6 @@
 #include "shardcheck/mutators/fault.h"
 #include "shardcheck/properties/generator.h"
 #include "shardcheck/properties/runner.h"
-#include "shardcheck/tolerance/floor.h"
 #include "subcommand.h"
 #include "terminal.h"
 #include "text_report.h"
@@ -47,7 +46,7 @@ struct Request {
   std::string fault;
   std::string seed_text;
   std::optional<Arithmetic> arithmetic;
-  std::filesystem::path corpus, failures, data_dir;
+  std::filesystem::path corpus, failures;
   RunOptions run;
   CommonOptions common;
 };
@@ -69,7 +68,7 @@ CommandLine command_line() {
       .value("comm", "NAME", "in_process")
       .value("corpus", "DIR", "also replay every *.case file below DIR")
       .value("failures", "DIR", "where failing cases are written (default shardcheck-failures)")
-      .value("data-dir", "DIR", "recorded floors from DIR instead of the built-in ones")
+      .data_dir()
       .reports();
 }
 
@@ -103,7 +102,6 @@ Request read_request(const Arguments& arguments) {
     request.arithmetic = *name == "tree" ? Arithmetic::tree : Arithmetic::native;
   request.corpus = arguments.text("corpus").value_or("");
   request.failures = arguments.text("failures").value_or("shardcheck-failures");
-  request.data_dir = arguments.text("data-dir").value_or("");
   request.common = arguments.common();
   RunOptions& run = request.run;
   run.seed = arguments.seed();
@@ -140,10 +138,9 @@ std::vector<LawReport> run_laws(const Request& request, const std::vector<const 
   for (std::size_t i = 0; i < laws.size(); ++i) {
     RunOptions options = request.run;
     if (options.seconds) options.seconds = *options.seconds / static_cast<double>(laws.size());
-    options.progress = [&, i](const std::string& text) {
-      progress.show(fmt::format("[{}/{}] {}", i + 1, laws.size(), text));
-    };
-    progress.section(fmt::format("[{}/{}] law  {}", i + 1, laws.size(), laws[i]->name));
+    const std::string place = fmt::format("[{}/{}] ", i + 1, laws.size());
+    options.progress = progress.sink(place);
+    progress.stage(fmt::format("{}law  {}", place, laws[i]->name));
     reports.push_back(run_law(*laws[i], options));
     // The question under --fault is whether it is found; the other laws would only find it again.
     if (!request.fault.empty() && request.law_glob.empty() && reports.back().verdict == Verdict::failed)
@@ -181,9 +178,12 @@ std::int64_t decided(const std::vector<LawReport>& reports) {
 /// Counts for the verdict line, in the order of the sections.
 std::string summary(const Report& report) {
   std::vector<std::string> parts;
-  if (report.invariants)
-    parts.push_back(
-        format_noun(static_cast<std::int64_t>(report.invariants->cells.size()), "invariant cell"));
+  if (report.invariants) {
+    const std::int64_t judged = report.invariants->judged();
+    const auto others = static_cast<std::int64_t>(report.invariants->cells.size()) - judged;
+    parts.push_back(format_noun(judged, "invariant cell") +
+                    (others > 0 ? fmt::format(" ({} not applicable)", others) : ""));
+  }
   if (!report.replays.empty())
     parts.push_back(format_noun(static_cast<std::int64_t>(report.replays.size()), "corpus case"));
   std::int64_t failed = 0;
@@ -193,8 +193,7 @@ std::string summary(const Report& report) {
                               failed > 0 ? fmt::format("{} of {} failed", failed, cases) : cases,
                               format_noun(static_cast<std::int64_t>(report.laws.size()), "law")));
   if (report.kill)
-    parts.push_back(
-        fmt::format("{}: {} killed", describe_faults(*report.kill), format_share(report.kill->score())));
+    parts.push_back(fmt::format("{}: {}", describe_faults(*report.kill), describe_score(*report.kill)));
   return join(parts, ", ");
 }
 
@@ -234,15 +233,9 @@ class Run {
  private:
   /// What is wrong with files the user named is said before anything runs.
   void require_sound_inputs() const {
-    require_no_input_among("--report", request_.common.json_reports,
-                           {request_.corpus, request_.data_dir / "in_process.json"});
+    require_no_input_among("--report", request_.common.json_reports, {request_.corpus});
     if (!request_.corpus.empty() && case_files(request_.corpus).empty())
       throw InvalidInput(fmt::format("--corpus={}: no *.case file is there", request_.corpus.string()));
-    if (request_.data_dir.empty()) return;
-    const auto file = request_.data_dir / "in_process.json";
-    const FloorCheck check = check_floor(load_recorded_floor("in_process", request_.data_dir));
-    if (!check.failures.empty())
-      throw InvalidInput(fmt::format("{}: {}", file.string(), check.failures.front()));
   }
 
   void fold(int code) { report_.exit_code = worse_exit_code(report_.exit_code, code); }
@@ -254,9 +247,8 @@ class Run {
   }
 
   void invariants() {
-    progress_.section("invariant on the recorded configurations");
-    report_.invariants =
-        check_invariants({request_.fault, request_.data_dir, request_.run.jobs, progress_.callback()});
+    progress_.stage("invariant on the recorded configurations");
+    report_.invariants = check_invariants({request_.fault, request_.run.jobs, progress_.sink()});
     const InvariantReport& invariants = *report_.invariants;
     const bool holds = invariants.holds();
     section("Invariant  reference(full, x) == sharded(reshard(full, source -> target), x)",
@@ -267,11 +259,8 @@ class Run {
   }
 
   void corpus() {
-    progress_.section("corpus");
-    for (const auto& file : case_files(request_.corpus)) {
-      progress_.show(fmt::format("corpus  {}", file.string()));
-      report_.replays.push_back(replay_file(file));
-    }
+    progress_.stage("corpus");
+    report_.replays = replay_files(case_files(request_.corpus), "corpus", progress_);
     std::string text;
     for (const Replay& replay : report_.replays)
       if (replay.exit_code() != kPassed) text += describe(replay);
@@ -309,7 +298,7 @@ class Run {
       failed = failed || law.failed > 0;
     }
     if (report_.invariants) {
-      for (const InvariantCell& cell : report_.invariants->cells) acted += !why_fault_is_inert(cell.value);
+      acted += report_.invariants->judged();
       cases += static_cast<std::int64_t>(report_.invariants->cells.size());
     }
     if (!failed) {
@@ -329,8 +318,8 @@ class Run {
     if (request_.arithmetic)
       options.oracles = {Oracle::layout,
                          *request_.arithmetic == Arithmetic::tree ? Oracle::tree : Oracle::native};
-    progress_.section("kill matrix");
-    options.progress = [this](const std::string& text) { progress_.show("kill matrix  " + text); };
+    progress_.stage("kill matrix");
+    options.progress = progress_.sink("kill matrix  ");
     report_.kill = run_kill_matrix(options);
     const bool passed = report_.kill->passed();
     section("Kill matrix", kKillTableNote, kill_table(*report_.kill), !passed);

@@ -74,7 +74,7 @@ int measure(const Arguments& arguments) {
   RecordedFloor floor;
   {
     Progress progress(arguments.common().quiet);
-    floor = measure_floor(repetitions, progress.callback());
+    floor = measure_floor(repetitions, progress.sink());
   }
   if (!arguments.common().quiet) print_floor(floor);
   if (out) {
@@ -87,7 +87,7 @@ int measure(const Arguments& arguments) {
 /// Measures again and returns why the recording does not hold here, empty when it does.
 std::string remeasured_failure(const RecordedFloor& floor, int repetitions, bool quiet) {
   Progress progress(quiet);
-  const RecordedFloor fresh = measure_floor(repetitions, progress.callback());
+  const RecordedFloor fresh = measure_floor(repetitions, progress.sink());
   print_line(fmt::format("  measured again ({}): worst {} ({:.1f} ULP), recorded {} ({:.1f} ULP)",
                          format_noun(repetitions, "repetition"), format_deviation(fresh.max_deviation),
                          fresh.max_deviation / kUlp, format_deviation(floor.max_deviation),

@@ -213,7 +213,7 @@ int run(const std::vector<std::string>& words) {
   Progress progress(quiet);
   VerifyOptions options = read_options(*arguments);
   require_no_input_among("--report", arguments->common().json_reports, inputs_of(options));
-  options.progress = progress.callback();
+  options.progress = progress.sink();
   Verifier verifier(options);
   std::optional<Tokenizer> tokenizer;
   std::vector<std::int32_t> prompt;

@@ -88,6 +88,15 @@ std::string to_string(const Shape& shape) {
   return text + "]";
 }
 
+std::string coordinates(const Shape& shape, std::int64_t flat) {
+  Shape index = shape;
+  for (std::size_t d = shape.size(); d > 0; --d) {
+    index[d - 1] = flat % shape[d - 1];
+    flat /= shape[d - 1];
+  }
+  return to_string(index);
+}
+
 std::int64_t element_count(const Shape& shape) {
   bool empty = false;
   for (const std::int64_t extent : shape) {

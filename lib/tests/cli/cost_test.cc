@@ -1,8 +1,9 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "json_schema.h"
 #include "program.h"
 
 namespace shardcheck::test {
@@ -31,7 +32,10 @@ json report_of(std::vector<std::string> options) {
   const Result result = shardcheck_in(folder.path(), std::move(options));
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.out, "");
-  return json::parse(read_file(folder / "cost.json"));
+  json report = json::parse(read_file(folder / "cost.json"));
+  const json schema = json::parse(read_file(SHARDCHECK_SOURCE_DIR "/docs/cost_report.schema.json"));
+  EXPECT_THAT(SchemaCheck(schema).problems(report), testing::IsEmpty());
+  return report;
 }
 
 std::vector<json> rows_of(const json& report, const std::string& kind) {
@@ -82,6 +86,12 @@ TEST(Cost, TheReportHoldsVersionInputsAndRows) {
   ASSERT_EQ(crossover.size(), 3U);
   EXPECT_NEAR(crossover[0].at("bytes").get<double>(), 750000.0, 1e-6);
   EXPECT_TRUE(crossover[1].at("bytes").is_null());
+}
+
+TEST(Cost, HelpNamesTheSchemaOfItsReport) {
+  EXPECT_TRUE(contains(cost({"--help"}).out, "docs/cost_report.schema.json"));
+  EXPECT_TRUE(std::filesystem::exists(SHARDCHECK_SOURCE_DIR "/docs/cost_report.schema.json"));
+  EXPECT_TRUE(contains(shardcheck_program({"run", "--help"}).out, "docs/report.schema.json"));
 }
 
 TEST(Cost, OptionsReachTheModel) {

@@ -1,4 +1,4 @@
-// The part of JSON Schema that docs/report.schema.json uses.
+// The part of JSON Schema that docs/*.schema.json use.
 #pragma once
 
 #include <algorithm>

@@ -12,9 +12,9 @@ using nlohmann::json;
 
 TEST(Kill, AGlobChoosesFaultsAndTheReportFollowsTheSchema) {
   const Folder folder;
-  const Result result = shardcheck_in(
-      folder.path(),
-      {"kill", "--fault=reverse_rank_order:*", "--oracle=layout", "--cases=2", "--report=json:r.json"});
+  const Result result =
+      shardcheck_in(folder.path(), {"kill", "--fault=reverse_rank_order:*", "--oracle=layout,layout",
+                                    "--cases=0", "--report=json:r.json"});
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   const json report = json::parse(read_file(folder / "r.json"));
   const json schema = json::parse(read_file(SHARDCHECK_SOURCE_DIR "/docs/report.schema.json"));
@@ -24,7 +24,7 @@ TEST(Kill, AGlobChoosesFaultsAndTheReportFollowsTheSchema) {
     EXPECT_EQ(row.at("fault").get<std::string>().rfind("reverse_rank_order:", 0), 0U);
     EXPECT_EQ(row.at("oracle"), "layout");
     EXPECT_EQ(row.at("killed"), row.at("applicable"));
-    EXPECT_GE(row.at("killed").get<int>(), 3) << "the recorded configurations at degrees 2, 2 and 4";
+    EXPECT_EQ(row.at("killed"), 3) << "the recorded configurations at degrees 2, 2 and 4, each once";
   }
 }
 
@@ -33,9 +33,60 @@ TEST(Kill, AFaultThatTheOnlyOracleCannotSeeIsNoPass) {
   const Result result =
       shardcheck_program({"kill", "--fault=missing_all_reduce:o_proj", "--oracle=layout", "--cases=1"});
   EXPECT_EQ(result.code, 3) << result.out;
-  EXPECT_TRUE(contains(result.out, "not scored: layout need not see missing_all_reduce:o_proj\n"))
+  EXPECT_TRUE(contains(result.out, "not scored: missing_all_reduce:o_proj: layout need not see it\n"))
       << result.out;
   EXPECT_EQ(last_line(result.out).rfind("INCONCLUSIVE  1 fault: nothing scored", 0), 0U) << result.out;
+}
+
+TEST(Kill, AFaultThatCannotActIsNamedWithItsReasonInTextAndReportAndExitsThree) {
+  // The recorded vocabularies divide by every recorded degree.
+  const Folder folder;
+  const Result result = shardcheck_in(
+      folder.path(), {"kill", "--fault=drop_remainder", "--cases=0", "--report=json:r.json", "--quiet"});
+  EXPECT_EQ(result.code, 3) << result.out;
+  const std::string reason = "cannot act on 3 of 3 cases (the ranks divide the vocabulary, or it is not cut)";
+  EXPECT_TRUE(contains(result.out, "not scored: drop_remainder: " + reason + "\n")) << result.out;
+  const json report = json::parse(read_file(folder / "r.json"));
+  const json schema = json::parse(read_file(SHARDCHECK_SOURCE_DIR "/docs/report.schema.json"));
+  EXPECT_THAT(SchemaCheck(schema).problems(report), testing::IsEmpty());
+  const json unjudged = report.at("kill_matrix").at("without_evidence");
+  ASSERT_EQ(unjudged.size(), 1U);
+  EXPECT_EQ(unjudged[0].at("fault"), "drop_remainder");
+  EXPECT_EQ(unjudged[0].at("reason"), reason);
+  EXPECT_EQ(report.at("verdict"), "inconclusive");
+}
+
+TEST(Kill, AFaultThatOnlyALawDetectsIsNamedWithItsLaw) {
+  const Folder folder;
+  const Result result = shardcheck_in(folder.path(), {"kill", "--fault=split_by_thread_count", "--cases=0",
+                                                      "--report=json:r.json", "--quiet"});
+  EXPECT_EQ(result.code, 3) << "no cell was judged\n" << result.out;
+  const json report = json::parse(read_file(folder / "r.json"));
+  const json schema = json::parse(read_file(SHARDCHECK_SOURCE_DIR "/docs/report.schema.json"));
+  EXPECT_THAT(SchemaCheck(schema).problems(report), testing::IsEmpty());
+  const json judged = report.at("kill_matrix").at("judged_by_law");
+  ASSERT_EQ(judged.size(), 1U);
+  EXPECT_TRUE(
+      contains(result.out, "not in the matrix: split_by_thread_count: no oracle can see it, the law " +
+                               judged[0].at("law").get<std::string>() + " does\n"))
+      << result.out;
+}
+
+TEST(Kill, TheControlAloneSaysWhatWasShownAndClaimsNoScore) {
+  const Folder folder;
+  const Result seen = shardcheck_in(
+      folder.path(), {"kill", "--fault=zero_o_proj_output", "--cases=0", "--report=json:r.json"});
+  EXPECT_EQ(seen.code, 0) << seen.out;
+  const std::string verdict = last_line(seen.out);
+  EXPECT_EQ(verdict.rfind("PASSED  the control alone: detected in 6 of 6 cells, and no fault was scored", 0),
+            0U)
+      << verdict;
+  EXPECT_FALSE(contains(verdict, "killed")) << verdict;
+  EXPECT_TRUE(json::parse(read_file(folder / "r.json")).at("kill_matrix").at("score").is_null());
+  const Result blind =
+      shardcheck_program({"kill", "--fault=zero_o_proj_output", "--cases=0", "--oracle=layout"});
+  EXPECT_EQ(blind.code, 3) << blind.out;
+  EXPECT_TRUE(contains(blind.out, "not scored: zero_o_proj_output: layout need not see it\n")) << blind.out;
 }
 
 }  // namespace

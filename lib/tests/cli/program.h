@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -56,29 +57,73 @@ class Folder {
   std::filesystem::path path_;
 };
 
-/// Runs `words[0]` with stdout and stderr in files and stdin empty.
-inline Result run_command(std::vector<std::string> words, const std::filesystem::path& folder) {
-  Folder output;
-  const std::string out = output / "out", err = output / "err";
+/// Starts `words[0]` in a folder with stdin empty, stdout and stderr opened on the given paths; -1 when it
+/// does not.
+inline pid_t start(std::vector<std::string> words, const std::filesystem::path& folder,
+                   const std::string& out, const std::string& err) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT, 0600);
-  posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT, 0600);
+  posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT | O_NOCTTY, 0600);
   posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t pid = -1;
-  const int spawned = posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  if (posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ) != 0) pid = -1;
   posix_spawn_file_actions_destroy(&actions);
-  Result result;
+  return pid;
+}
+
+/// The code of a process that has ended; -1 when there is none.
+inline int code_of(pid_t pid) {
   int status = 0;
-  if (spawned != 0 || waitpid(pid, &status, 0) != pid) return result;
-  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  result.out = read_file(out);
-  result.err = read_file(err);
+  if (pid < 0 || waitpid(pid, &status, 0) != pid) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// Runs `words[0]` to its end.
+inline Result run_command(std::vector<std::string> words, const std::filesystem::path& folder) {
+  const Folder output;
+  const int code = code_of(start(std::move(words), folder, output / "out", output / "err"));
+  return {code, read_file(output / "out"), read_file(output / "err")};
+}
+
+/// The same with stderr on a terminal.
+inline Result run_on_terminal(std::vector<std::string> words, const std::filesystem::path& folder) {
+  const Folder output;
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) return {};
+  const std::string name = ptsname(terminal);
+  const int held = open(name.c_str(), O_RDWR | O_NOCTTY);  // until the child holds it
+  const pid_t pid = start(std::move(words), folder, output / "out", name);
+  close(held);
+  Result result;
+  char buffer[4096];
+  for (ssize_t got = 0; (got = read(terminal, buffer, sizeof buffer)) > 0;)
+    result.err.append(buffer, static_cast<std::size_t>(got));
+  close(terminal);
+  result.code = code_of(pid);
+  result.out = read_file(output / "out");
   return result;
+}
+
+/// Runs `words[0]` until stderr holds `text`, then sends a signal.
+inline Result run_until(const std::string& text, int signal, std::vector<std::string> words,
+                        const std::filesystem::path& folder) {
+  const Folder output;
+  const pid_t pid = start(std::move(words), folder, output / "out", output / "err");
+  siginfo_t ended{};
+  while (read_file(output / "err").find(text) == std::string::npos) {
+    if (pid < 0 || (waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+                    ended.si_pid == pid))
+      break;
+    usleep(2000);
+  }
+  if (pid > 0) kill(pid, signal);
+  const int code = code_of(pid);
+  return {code, read_file(output / "out"), read_file(output / "err")};
 }
 
 inline Result shardcheck_in(const std::filesystem::path& folder, std::vector<std::string> arguments) {

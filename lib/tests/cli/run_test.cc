@@ -167,6 +167,134 @@ TEST(Run, ARecordingThatBreaksItsOwnRuleIsRefused) {
                  "in_process.json");
 }
 
+/// A recording in DIR whose deviations, and so its threshold, are ten times the built-in one's.
+void write_tenfold_floor(const fs::path& folder) {
+  json floor = json::parse(read_file(fs::path(SHARDCHECK_SOURCE_DIR) / "tolerance/in_process.json"));
+  const auto tenfold = [](json& value) { value = value.get<double>() * 10.0; };
+  for (json& cell : floor.at("results")) {
+    for (const char* key : {"max_deviation", "max_ulp", "median_ulp", "mean_ulp"}) tenfold(cell.at(key));
+    for (json& deviation : cell.at("per_seed")) tenfold(deviation);
+  }
+  tenfold(floor.at("max_deviation"));
+  floor["threshold"] = 0.01;
+  fs::create_directories(folder);
+  write_file(folder / "in_process.json", floor.dump());
+}
+
+TEST(Run, AFolderOfFloorsDecidesInvariantKillMatrixAndReplayAlike) {
+  const Folder folder;
+  write_tenfold_floor(folder / "my floors");
+  const Result run =
+      shardcheck_in(folder.path(), {"run", "--data-dir=my floors", "--cases=1", "--report=json:r.json"});
+  const json report = json::parse(read_file(folder / "r.json"));
+  for (const json& cell : report.at("invariants")) EXPECT_EQ(cell.at("threshold"), 0.01);
+  EXPECT_TRUE(contains(run.out, "my floors/in_process.json")) << run.out;
+  const auto weakest_margin = [](const json& with_rows) {
+    for (const json& row : with_rows.at("kill_matrix").at("rows"))
+      if (row.at("fault") == "reverse_rank_order:down" && row.at("oracle") == "native")
+        return row.at("weakest_deviation").get<double>() / row.at("weakest_margin").get<double>();
+    return 0.0;
+  };
+  const std::vector<std::string> kill = {"kill", "--fault=reverse_rank_order:down", "--cases=0",
+                                         "--report=json:k.json"};
+  ASSERT_EQ(shardcheck_in(folder.path(), kill).code, 0);
+  EXPECT_NEAR(weakest_margin(json::parse(read_file(folder / "k.json"))), 1e-3, 1e-9);
+  std::vector<std::string> tenfold = kill;
+  tenfold.push_back("--data-dir=my floors");
+  ASSERT_EQ(shardcheck_in(folder.path(), tenfold).code, 0);
+  EXPECT_NEAR(weakest_margin(json::parse(read_file(folder / "k.json"))), 1e-2, 1e-8);
+  const std::string replay = report.at("invariants").at(1).at("replay");
+  EXPECT_TRUE(contains(replay, "--data-dir='my floors'")) << replay;
+  EXPECT_EQ(run_command({"/bin/sh", "-c", replay}, folder.path()).code, 0);
+}
+
+TEST(Run, ACellWhereTheFaultCannotActIsNotApplicableAndNotCounted) {
+  const Folder folder;
+  const Result result = shardcheck_in(
+      folder.path(), {"run", "--fault=reverse_rank_order:down", "--cases=20", "--report=json:r.json"});
+  EXPECT_EQ(result.code, 1) << result.out;
+  const json report = json::parse(read_file(folder / "r.json"));
+  EXPECT_EQ(problems_of(report), "");
+  for (const json& cell : report.at("invariants")) {
+    const bool one_rank = cell.at("target_degree") == 1;
+    EXPECT_EQ(!cell.at("not_applicable").get<std::string>().empty(), one_rank) << cell.dump();
+    EXPECT_EQ(cell.at("native_holds").is_null(), one_rank) << cell.dump();
+    EXPECT_EQ(cell.at("max_deviation").is_null(), one_rank) << cell.dump();
+  }
+  EXPECT_TRUE(contains(result.out, "5 not applicable: fault reverse_rank_order:down cannot act here"))
+      << result.out;
+  EXPECT_EQ(last_line(result.out).rfind("FAILED  8 invariant cells (5 not applicable), ", 0), 0U)
+      << result.out;
+}
+
+TEST(Run, TheFailingCaseIsOnStderrBeforeItIsShrunkAndTheBestSoFarAfterEachStep) {
+  const std::vector<std::string> words = {"run", "--law=sharded_equals_reference", "--cases=60",
+                                          "--fault=slice_fused_qkv_contiguously"};
+  const Folder folder;
+  std::vector<std::string> quiet = words;
+  quiet.emplace_back("--quiet");
+  quiet.emplace_back("--report=json:r.json");
+  const Result silent = shardcheck_in(folder.path(), quiet);
+  const json failure = json::parse(read_file(folder / "r.json")).at("laws").at(0).at("first_failure");
+  const std::string original = failure.at("original_case");
+  const std::string notice = "[1/1] failed: " + original + "\n";
+  EXPECT_EQ(silent.err, notice) << "a failure is no progress: also --quiet keeps it";
+  const Result loud = shardcheck_in(folder.path(), words);
+  const std::size_t first = loud.err.find(notice), smaller = loud.err.find("[1/1] smaller: ");
+  ASSERT_NE(smaller, std::string::npos) << loud.err;
+  EXPECT_LT(first, smaller);
+  EXPECT_EQ(last_line(loud.err), "[1/1] minimal: " + failure.at("minimal_case").get<std::string>());
+}
+
+TEST(Run, ATerminalShowsABarWithTheShareDoneAndKeepsTheFailingCase) {
+  const Folder folder;
+  const Result result = run_on_terminal({SHARDCHECK_PROGRAM, "run", "--law=sharded_equals_reference",
+                                         "--cases=60", "--jobs=1", "--fault=swap_dims_inside_heads"},
+                                        folder.path());
+  EXPECT_EQ(result.code, 1) << result.out;
+  EXPECT_TRUE(contains(result.err, "[1/1] failed: sharded_equals_reference ")) << result.err;
+  EXPECT_TRUE(contains(result.err, "\r\033[K[1/1] smaller: ")) << result.err;
+  const Result passing = run_on_terminal(
+      {SHARDCHECK_PROGRAM, "run", "--law=gather_inverts_split", "--cases=50", "--jobs=1"}, folder.path());
+  EXPECT_TRUE(contains(passing.err, " %  [1/1] gather_inverts_split: ")) << passing.err;
+  EXPECT_TRUE(passing.err.ends_with("\r\033[K")) << "nothing of the bar stays";
+}
+
+TEST(Run, TwoRunsAtOnceWriteOneFailureFolder) {
+  const Folder folder, output;
+  const std::vector<std::string> words = {SHARDCHECK_PROGRAM, "run", "--law=sharded_equals_reference",
+                                          "--cases=60", "--fault=zero_o_proj_output"};
+  const pid_t first = start(words, folder.path(), output / "1", output / "1e");
+  const pid_t second = start(words, folder.path(), output / "2", output / "2e");
+  EXPECT_EQ(code_of(first), 1);
+  EXPECT_EQ(code_of(second), 1);
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder / "shardcheck-failures"))
+    files.push_back(entry.path());
+  ASSERT_EQ(files.size(), 1U) << "the same failure is the same file, and no temporary stays";
+  EXPECT_EQ(shardcheck_in(folder.path(), {"replay", files[0].string()}).code, 0);
+}
+
+TEST(Run, PrintedReplaysWorkWhenPastedForEveryKindOfFault) {
+  const Folder folder;
+  fs::create_directory(folder / "it's $HOME");
+  fs::create_symlink(SHARDCHECK_PROGRAM, folder / "it's $HOME/shard check");
+  for (const char* fault : {"flip_one_bit", "missing_all_reduce:down", "local_width_norm_statistics",
+                            "shift_vocab_boundary", "drop_remainder", "gqa_tile_for_repeat"}) {
+    const Result result =
+        run_command({folder / "it's $HOME/shard check", "run", "--law=sharded_equals_reference", "--cases=80",
+                     std::string("--fault=") + fault, "--failures=bad cases"},
+                    folder.path());
+    ASSERT_EQ(result.code, 1) << fault << result.out;
+    EXPECT_EQ(run_command({"/bin/sh", "-c", printed_replay_command(result.out)}, folder.path()).code, 1)
+        << fault;
+    const std::size_t at = result.out.find("\nwritten to ");
+    const std::size_t begin = result.out.find("\n  ", at + 1) + 3;
+    const std::string file_command = result.out.substr(begin, result.out.find('\n', begin) - begin);
+    EXPECT_EQ(run_command({"/bin/sh", "-c", file_command}, folder.path()).code, 0) << file_command;
+  }
+}
+
 TEST(Run, FailedCasesAreCountedAmongAll) {
   const Result result = shardcheck_program(
       {"run", "--law=sharded_equals_reference", "--cases=60", "--fault=zero_o_proj_output"});

@@ -27,6 +27,7 @@ TEST(Tolerance, AMeasurementCanBeRecordedAndAnotherTokenShapeFails) {
   const Result measured =
       shardcheck_in(folder.path(), {"tolerance", "measure", "--repetitions=1", "--out=in_process.json"});
   ASSERT_EQ(measured.code, 0) << measured.err;
+  EXPECT_EQ(measured.err, "floor of kv2\nfloor of kv4\n") << "off a terminal: one plain line per stage";
   json recording = json::parse(read_file(folder / "in_process.json"));
   const auto check = [&] { return shardcheck_in(folder.path(), {"tolerance", "check", "--data-dir=."}); };
   const std::string text = recording.dump();

@@ -9,17 +9,23 @@ TEST(Usage, HelpListsEveryCommandAndExitsZero) {
   const Result result = shardcheck_program({"--help"});
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(result.err, "");
-  for (const char* name : {"run", "kill", "replay", "verify", "tolerance", "list", "doctor"})
+  for (const char* name : {"run", "kill", "replay", "verify", "tolerance", "cost", "list", "doctor"})
     EXPECT_TRUE(contains(result.out, std::string("\n  ") + name)) << name;
 }
 
 TEST(Usage, EveryCommandHasHelpWithAnExample) {
-  for (const char* name : {"run", "kill", "replay", "verify", "tolerance", "list", "doctor"}) {
+  for (const char* name : {"run", "kill", "replay", "verify", "tolerance", "cost", "list", "doctor"}) {
     const Result result = shardcheck_program({name, "--help"});
     EXPECT_EQ(result.code, 0) << name;
     EXPECT_TRUE(contains(result.out, std::string("usage: shardcheck ") + name)) << result.out;
     EXPECT_TRUE(contains(result.out, std::string("Example:\n  shardcheck ") + name)) << result.out;
   }
+}
+
+TEST(Usage, HelpOfACommandComesEitherWay) {
+  EXPECT_EQ(shardcheck_program({"help", "kill"}).out, shardcheck_program({"kill", "--help"}).out);
+  EXPECT_EQ(shardcheck_program({"help"}).out, shardcheck_program({"--help"}).out);
+  expect_refusal(shardcheck_program({"help", "kil"}), 2, "did you mean 'kill'");
 }
 
 TEST(Usage, VersionIsOneLine) {
@@ -73,6 +79,8 @@ TEST(Usage, UnknownNamesAreRefusedWithTheNearestKnownOne) {
 TEST(Usage, FilesThatAreNotThereExitFour) {
   expect_refusal(shardcheck_program({"replay", "no/such.case"}), 4, "no/such.case");
   expect_refusal(shardcheck_program({"verify", "no/such/folder"}), 4, "no/such/folder");
+  for (const char* command : {"run", "kill", "replay"})
+    expect_refusal(shardcheck_program({command, "--data-dir=no/such"}), 4, "no/such/in_process.json");
 }
 
 TEST(Usage, ResultsThatCannotBeWrittenExitFour) {
@@ -80,6 +88,30 @@ TEST(Usage, ResultsThatCannotBeWrittenExitFour) {
   const Result result =
       run_command({"/bin/sh", "-c", std::string(SHARDCHECK_PROGRAM) + " list > /dev/full"}, folder.path());
   expect_refusal(result, 4, "standard output");
+}
+
+TEST(Usage, AClosedStreamIsNeverTakenForAFile) {
+  const Folder folder;
+  const auto sh = [&](const std::string& tail) {
+    return run_command({"/bin/sh", "-c", std::string(SHARDCHECK_PROGRAM) + tail}, folder.path());
+  };
+  expect_refusal(sh(" list >&-"), 4, "standard output");
+  EXPECT_EQ(sh(" run --law=gather_inverts_split --cases=2 --report=json:r.json >&-").code, 4);
+  EXPECT_EQ(read_file(folder / "r.json").substr(0, 1), "{") << "results did not go into the report";
+  EXPECT_EQ(sh(" run --law=gather_inverts_split --cases=2 --report=json:r.json <&- 2>&-").code, 0);
+  EXPECT_EQ(read_file(folder / "r.json").substr(0, 1), "{");
+}
+
+TEST(Usage, AnInterruptEndsTheProgramAsTheSignalDoesAndLeavesNoFile) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const Folder folder;
+    const Result result = run_until("law  gather_inverts_split", signal,
+                                    {SHARDCHECK_PROGRAM, "run", "--law=gather_inverts_split",
+                                     "--cases=100000000", "--report=json:r.json"},
+                                    folder.path());
+    EXPECT_EQ(result.code, 128 + signal) << result.out << result.err;
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  }
 }
 
 TEST(Usage, ControlCharactersOfAnArgumentDoNotReachTheTerminal) {

@@ -61,6 +61,7 @@ TEST(Verify, EveryDegreeOfASmallCheckpointHolds) {
   write_checkpoint(folder / "model");
   const Result result = shardcheck_in(folder.path(), {"verify", "model", "--report=json:r.json"});
   EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_EQ(result.err, "verify  reference\nverify  tp1\nverify  tp2\nverify  tp4\n");
   const json report = json::parse(read_file(folder / "r.json"));
   const json schema = json::parse(read_file(SHARDCHECK_SOURCE_DIR "/docs/report.schema.json"));
   EXPECT_THAT(SchemaCheck(schema).problems(report), testing::IsEmpty());

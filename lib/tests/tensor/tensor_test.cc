@@ -28,6 +28,9 @@ Tensor counting(Shape shape) {
 TEST(Shape, PrintsAndCounts) {
   EXPECT_EQ(to_string(Shape{}), "[]");
   EXPECT_EQ(to_string(Shape{2, 3}), "[2, 3]");
+  EXPECT_EQ(coordinates({2, 3}, 5), "[1, 2]");
+  EXPECT_EQ(coordinates({4}, 3), "[3]");
+  EXPECT_EQ(coordinates({2, 3, 4}, 12), "[1, 0, 0]");
   EXPECT_EQ(element_count({}), 1);
   EXPECT_EQ(element_count({2, 3, 4}), 24);
   EXPECT_EQ(element_count({5, 0}), 0);

@@ -22,6 +22,8 @@ struct Difference {
   double max_abs = 0.0;           // largest |logit difference|; infinity when NaN is involved
   double threshold = 0.0;         // 0 when the comparison is bit for bit
   std::int64_t worst_index = -1;  // flat index of the worst element
+  std::string worst_place;        // that element: "logits[12, 57]" (token, vocabulary id) or
+                                  // "layers.0.down[2, 5]", local to the rank when there is one
   std::string expected, actual;   // values or origins there
 };
 

@@ -19,6 +19,8 @@ using Shape = std::vector<std::int64_t>;
 
 /// "[2, 3]"; "[]" for a scalar.
 std::string to_string(const Shape& shape);
+/// "[2, 5]": coordinates of flat index `flat`, which is below the element count.
+std::string coordinates(const Shape& shape, std::int64_t flat);
 
 /// Product of the extents. Throws std::invalid_argument on a negative extent, std::overflow_error
 /// when the product leaves int64.

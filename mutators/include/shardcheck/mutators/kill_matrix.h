@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shardcheck/mutators/fault.h"
+#include "shardcheck/text/progress.h"
 
 namespace shardcheck {
 
@@ -60,7 +61,13 @@ struct KillOptions {
   std::function<Case(std::uint64_t index)> draw;  // random case number i
   double case_timeout_seconds = 60.0;
   int jobs = 1;
-  std::function<void(const std::string&)> progress;
+  ProgressSink progress;
+};
+
+/// A chosen fault of which nothing is known: no oracle that has to detect it judged a case it acts on.
+struct UnjudgedFault {
+  std::string fault;
+  std::string reason;  // "cannot act on 5 of 5 cases (one rank: ...)"
 };
 
 struct KillReport {
@@ -71,14 +78,15 @@ struct KillReport {
   std::vector<std::string>
       baseline_failures;               // cases that fail without any fault: nothing was judged on them
   std::vector<std::string> survivors;  // "FAULT survives under ORACLE: CASE LINE"
-  /// Chosen faults, the control excepted, that were judged nowhere by an oracle they declare: no case where
-  /// they act, or no such oracle. Nothing is known about them.
-  std::vector<std::string> without_evidence;
+  std::vector<UnjudgedFault> without_evidence;  // in the order of the rows; the control only when alone
   /// Chosen faults that no oracle can see, each with the law that detects it: they have no cells here.
   std::vector<std::pair<std::string, std::string>> judged_by_law;
-  double score() const;  // worst family; 0 when no family has a score
-  /// Evidence for every chosen fault, a kill, no failed baseline, no missed control, and the score.
-  bool passed(double minimum_score = 1.0) const;
+  double score() const;        // worst family; 0 when no family has a score
+  bool only_controls() const;  // faults of family Z alone: there is nothing to score
+  /// failed: a baseline failed, a control was missed, a family scores below the minimum, or cells were judged
+  /// and none was killed. Else vacuous (inconclusive) while a fault has no evidence or nothing was judged.
+  Verdict verdict(double minimum_score = 1.0) const;
+  bool passed(double minimum_score = 1.0) const { return verdict(minimum_score) == Verdict::passed; }
 };
 
 /// A case is judged without the fault first; a fault counts as killed only where that passes. A row's status

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shardcheck/properties/law.h"
+#include "shardcheck/text/progress.h"
 
 namespace shardcheck {
 
@@ -25,15 +26,16 @@ struct RunOptions {
   int shrink_steps = 500;
   double case_timeout_seconds = 30.0;  // measured after the case: no thread is killed; a failure stays one
   int jobs = 1;
-  std::function<void(const std::string&)> progress;
+  ProgressSink progress;  // a failing case is a notice before it is shrunk, the best so far a stage
   std::function<std::shared_ptr<Subject>(const Case&)> subject;  // empty: subject_of(case)
 };
 
 struct Failure {
   Case original, minimal;
-  Outcome outcome;                      // of the minimal case
-  int shrink_steps = 0;                 // cases tried
-  std::vector<std::string> irrelevant;  // keys of the minimal case for which another value fails too
+  Outcome outcome;       // of the minimal case
+  int shrink_steps = 0;  // cases tried
+  std::vector<std::string>
+      irrelevant;  // keys of the minimal case for which every other value tried fails too
   bool nondeterministic = false;
 };
 
@@ -62,6 +64,8 @@ LawReport run_law(const Law& law, const RunOptions& options);
 Failure shrink_failure(const Law& law, const Case& failing, const RunOptions& options,
                        const std::function<void(const Case&)>& improved = {});
 
+/// What an outcome's difference holds, a name and a value a line, indented by four; empty when there is none.
+std::string describe_difference(const Difference& difference);
 /// The failure report in the house's order: claim, original line, minimal line with annotated fields, the
 /// difference, the replay command (`program` is how the user called it), the text of a regression file.
 std::string describe_failure(const Law& law, const Failure& failure, const std::string& program);

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "shardcheck/model/geometry.h"
+#include "shardcheck/text/progress.h"
 
 namespace shardcheck {
 
@@ -37,7 +37,7 @@ struct RecordedFloor {
 
 /// Measures every ordered pair of supported degrees of TOY and TOY_KV4 in process. Model seed = repetition,
 /// token seed = 10000 + repetition, tokens 2 x 16. `progress` may be empty.
-RecordedFloor measure_floor(int repetitions, const std::function<void(const std::string&)>& progress = {});
+RecordedFloor measure_floor(int repetitions, const ProgressSink& progress = {});
 
 std::string to_json(const RecordedFloor& floor);
 /// Throws InvalidInput naming the field.
@@ -45,6 +45,14 @@ RecordedFloor parse_floor(std::string_view json, const std::string& origin);
 /// The artifact embedded at build time (tolerance/in_process.json), or `data_dir`/in_process.json.
 /// Throws IoError when the file cannot be read, InvalidInput when it is refused or of another phase.
 RecordedFloor load_recorded_floor(const std::string& phase, const std::filesystem::path& data_dir = {});
+
+/// The floor every threshold of this process comes from: the embedded one until another is chosen.
+const RecordedFloor& floor_in_use();
+/// Where it was read: "tolerance/in_process.json" or the file that was chosen.
+const std::string& source_of_floor_in_use();
+/// Uses `data_dir`/in_process.json from now on, before any case is judged: not safe beside threads that
+/// judge. Throws InvalidInput naming file and failure when check_floor finds one, and nothing changes then.
+void use_floor_of(const std::filesystem::path& data_dir);
 
 /// This machine's compiler, flags, CPU, SIMD target, MPI, commit.
 std::map<std::string, std::string> this_environment();
