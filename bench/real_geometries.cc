@@ -146,13 +146,13 @@ struct Comparison {
 
 Comparison compare(const Tensor& expected, const Tensor& actual) {
   Comparison result;
-  const auto a = expected.as<std::uint32_t>(), b = actual.as<std::uint32_t>();
+  const auto a = expected.f32(), b = actual.f32();
   if (a.size() != b.size()) throw std::logic_error("outputs of two sizes");
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const int bits = std::popcount(a[i] ^ b[i]);
+    const int bits = std::popcount(std::bit_cast<std::uint32_t>(a[i]) ^ std::bit_cast<std::uint32_t>(b[i]));
     result.differing_values += bits != 0 ? 1 : 0;
     result.differing_bits += bits;
-    result.finite &= std::isfinite(actual.f32()[i]);
+    result.finite &= std::isfinite(b[i]);
   }
   result.values = std::ssize(a);
   return result;

@@ -66,9 +66,14 @@ class InProcessCollective final : public Collective {
                                           std::vector<std::size_t>& sizes) override {
     require_one_per_rank(sends.size(), "all_gather_bytes");
     sizes.clear();
-    std::vector<std::byte> all;
+    std::size_t total = 0;
     for (const auto& send : sends) {
       sizes.push_back(send.size());
+      total += send.size();
+    }
+    std::vector<std::byte> all;
+    all.reserve(total);
+    for (const auto& send : sends) {
       all.insert(all.end(), send.begin(), send.end());
       traffic_.bytes += static_cast<std::int64_t>(send.size()) * (degree() - 1);
     }

@@ -191,10 +191,11 @@ std::vector<float> RowParallelSum::complete(const Layer& layer, std::span<const 
     throw InvalidShards(fmt::format("{}: the ranks sent {} bytes of tree nodes, expected {}", layer.role,
                                     gathered.size(), expected));
   }
-  const std::vector<float> values = floats_of(gathered);
+  // Collectives hand over vectors of their own, aligned for any type: read where they are.
+  const auto* values = reinterpret_cast<const float*>(gathered.data());
   std::vector<const float*> starts;
   for (std::size_t i = 0; i < nodes.size(); ++i)
-    starts.push_back(values.data() + i * static_cast<std::size_t>(width));
+    starts.push_back(values + i * static_cast<std::size_t>(width));
   std::vector<float> root(static_cast<std::size_t>(width));
   const Reduction whole = Reduction::whole(numerics_.contract.shape, layer.k(), leaf_of(layer));
   complete_tree(whole.shape, whole.leaves, nodes, starts, width, root.data());
@@ -205,7 +206,8 @@ RankMatrices RowParallelSum::one_shot(const Layer& layer, const std::vector<std:
                                       std::int64_t rows) const {
   std::vector<std::size_t> sizes;
   const auto gathered = collective_.all_gather_bytes(bytes_of(covers), sizes);
-  Matrix sum(rows, geometry_.d_model);
+  Matrix sum(0, geometry_.d_model);
+  sum.rows = rows;
   sum.values = complete(layer, gathered, rows * geometry_.d_model);
   return RankMatrices(covers.size(), sum);
 }
