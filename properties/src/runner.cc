@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "case_gen.h"
+#include "neighbours.h"
 #include "shardcheck/mutators/fault.h"
 #include "shardcheck/mutators/workers.h"
 #include "shardcheck/properties/generator.h"
@@ -176,10 +177,11 @@ class Budget {
 
   /// Whichever of time and cases ends the run first.
   double share_done(const LawReport& report) const {
-    const double of_time = options_.seconds ? seconds_since(start_) / *options_.seconds : 0.0;
-    const bool time_alone = options_.seconds && !options_.cases;
+    const bool counts_cases = !options_.seconds || options_.cases;
     const auto decided = static_cast<double>(report.passed + report.failed);
-    return std::min(1.0, std::max(of_time, time_alone ? 0.0 : decided / static_cast<double>(minimum_)));
+    const double of_cases = counts_cases ? decided / static_cast<double>(minimum_) : 0.0;
+    return std::min(1.0,
+                    std::max(of_cases, options_.seconds ? seconds_since(start_) / *options_.seconds : 0.0));
   }
 
  private:
@@ -246,41 +248,6 @@ Verdict verdict_of(const LawReport& report) {
   return report.health.empty() ? Verdict::passed : Verdict::vacuous;
 }
 
-/// Other values of a key, near and far, none simpler than what shrinking has already tried.
-std::vector<std::string> other_values(const Case& c, const std::string& key) {
-  if (key == "source" || key == "target" || key == "via") {
-    LayoutName name = parse_layout_name(get_case_key(c, key));
-    std::vector<std::string> values;
-    for (const int degree : {2, 3, 4}) {
-      if (degree == name.tp_degree()) continue;
-      name.axes = {{"tp", degree}};
-      values.push_back(to_string(name));
-    }
-    return values;
-  }
-  const std::string value = get_case_key(c, key);
-  if (value == "true") return {"false"};
-  if (key == "dtype") return {"f32", "bf16", "f16"};
-  if (key == "rope") return {"none"};
-  if (key == "norm_eps" || key == "rope_theta") return {"0.001", "123"};
-  if (value.empty() || value.find_first_not_of("0123456789") != std::string::npos || value.size() > 18)
-    return {};
-  const std::int64_t number = std::stoll(value);
-  return {std::to_string(number + 1), std::to_string(number * 2), std::to_string(number * 3 + 2)};
-}
-
-std::optional<Case> with_value(const Case& c, const std::string& key, const std::string& value) {
-  try {
-    Case changed = c;
-    set_case_key(changed, key, value);
-    changed = parse_case(print_case(changed));
-    if (changed == c) return std::nullopt;
-    return changed;
-  } catch (const InvalidInput&) {
-    return std::nullopt;
-  }
-}
-
 /// Searches a simpler case that fails in the same way, within the budget.
 class Shrinker {
  public:
@@ -332,12 +299,10 @@ class Shrinker {
       if (get_case_key(minimal, key.key) == key.default_value) continue;
       int tried = 0;
       bool all_fail = true;
-      for (const std::string& value : other_values(minimal, key.key)) {
-        const std::optional<Case> changed = with_value(minimal, key.key, value);
-        if (!changed) continue;
+      for (const Case& changed : neighbours(minimal, key.key)) {
         if (spent()) return keys;
         ++tried;
-        all_fail = failing_outcome(*changed).has_value();
+        all_fail = failing_outcome(changed).has_value();
         if (!all_fail) break;
       }
       if (tried > 0 && all_fail) keys.push_back(key.key);
@@ -359,11 +324,12 @@ Failure shrink_trial(const Law& law, const Trial& trial, const RunOptions& optio
   // Before the first step: a run that is killed while it shrinks has still said what failed.
   report_progress(options, {Kind::notice, fmt::format("{}: {}", to_string(trial.outcome.verdict),
                                                       print_case(trial.value))});
-  const std::function<void(const Case&)> improved = [&](const Case& c) {
-    report_progress(options, {Kind::stage, fmt::format("smaller: {}", print_case(c))});
+  const auto report_stage = [&](std::string_view what, const Case& c) {
+    report_progress(options, {Kind::stage, fmt::format("{}: {}", what, print_case(c))});
   };
+  const std::function<void(const Case&)> improved = [&](const Case& c) { report_stage("smaller", c); };
   Failure failure = Shrinker(law, options, improved).shrink(trial);
-  report_progress(options, {Kind::stage, fmt::format("minimal: {}", print_case(failure.minimal))});
+  report_stage("minimal", failure.minimal);
   return failure;
 }
 

@@ -20,7 +20,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kCostReportFormat = 1;
 constexpr std::int64_t kMaxDegree = 64;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxLeafWidth = std::int64_t{1} << 20;
@@ -514,7 +513,7 @@ int run(const std::vector<std::string>& words) {
   const bool sync = arguments->flag("sync");
   ordered_json rows = ordered_json::array();
   (sync ? cost_sync : cost_model)(request, arguments->common().quiet, rows);
-  const ordered_json report = {{"format", kCostReportFormat},
+  const ordered_json report = {{"format", 1},  // changes when a key changes its meaning
                                {"version", SHARDCHECK_VERSION},
                                {"command", "cost"},
                                {"inputs", inputs_json(request, sync)},
