@@ -264,7 +264,7 @@ bool check_row_parallel(std::int64_t rows) {
   fmt::print(
       "\nThe two row-parallel sums of Qwen2.5-7B alone, leaves of 128, {} rows, covers exchanged in one shot "
       "and "
-      "in two, against degree 1.\nTBIK's released kernel refuses these degrees: none is a power of two.\n\n"
+      "in two, against degree 1.\nTBIK's released code refuses these degrees: none is a power of two.\n\n"
       "| sum | TP | leaves by rank | outputs compared | differing bits, tree | differing outputs, native | "
       "seconds, tree, with packing |\n|---|---:|---|---:|---:|---:|---:|\n",
       rows);
