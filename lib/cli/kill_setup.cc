@@ -53,7 +53,7 @@ std::vector<Oracle> parse_oracles(const std::string& text) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string word = text.substr(begin, end - begin);
     const auto oracle = oracle_from(word);
-    if (!oracle || *oracle == Oracle::exact) refuse_unknown("oracle", word, {"layout", "tree", "native"});
+    if (!oracle) refuse_unknown("oracle", word, {"layout", "exact", "tree", "native"});
     if (std::find(oracles.begin(), oracles.end(), *oracle) == oracles.end()) oracles.push_back(*oracle);
     begin = end + 1;
   }

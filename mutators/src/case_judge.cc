@@ -100,10 +100,8 @@ class CaseJudge {
                                  const std::string& message) const {
     std::vector<KillCell> cells;
     for (const Oracle oracle : oracles_) {
-      const auto& declared = choice.fault->oracles;
-      cells.push_back({choice.text(), choice.fault->family, oracle,
-                       std::ranges::find(declared, oracle) != declared.end(), line_, config_, status, 0.0,
-                       0.0, message});
+      cells.push_back({choice.text(), choice.fault->family, oracle, choice.fault->expects(oracle), line_,
+                       config_, status, 0.0, 0.0, message});
     }
     return cells;
   }

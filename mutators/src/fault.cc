@@ -44,6 +44,12 @@ const Fault& fault_named(std::string_view name) {
 
 }  // namespace
 
+bool Fault::expects(Oracle oracle) const {
+  const auto declares = [this](Oracle one) { return std::ranges::find(oracles, one) != oracles.end(); };
+  if (oracle == Oracle::exact) return declares(Oracle::exact) || (declares(Oracle::tree) && family != 'D');
+  return declares(oracle);
+}
+
 std::string_view family_name(FaultFamily family) noexcept {
   for (const auto& [letter, name] : kFamilies) {
     if (letter == family) return name;

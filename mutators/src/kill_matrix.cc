@@ -116,7 +116,7 @@ std::vector<KillRow> rows_of(const std::vector<FaultChoice>& choices, const std:
       row.fault = choice.text();
       row.family = choice.fault->family;
       row.oracle = oracle;
-      row.expected = std::ranges::find(choice.fault->oracles, oracle) != choice.fault->oracles.end();
+      row.expected = choice.fault->expects(oracle);
     }
   }
   for (const KillCell& cell : cells) {

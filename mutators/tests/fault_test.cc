@@ -40,6 +40,13 @@ TEST(FaultRegistry, IsSortedAndComplete) {
   }
 }
 
+TEST(FaultRegistry, ExactMustSeeWhatTreeSeesButForReductionOrders) {
+  for (const Fault* fault : all_faults()) {
+    const bool orders_alone = fault->family == 'D';
+    EXPECT_EQ(fault->expects(Oracle::exact), fault->expects(Oracle::tree) && !orders_alone) << fault->name;
+  }
+}
+
 TEST(FaultRegistry, EveryFaultSaysWhatItIs) {
   for (const Fault* fault : all_faults()) {
     EXPECT_THAT(std::string(fault->claim), HasSubstr(" ")) << fault->name;

@@ -23,7 +23,7 @@ CommandLine command_line() {
       "same\ncase passes without it; scores are per family and never pooled.",
       "kill --fault='reverse_*' --oracle=native --cases=20");
   return line.value("fault", "GLOB", "only these faults, e.g. 'slice_*' or reverse_rank_order:o_proj")
-      .value("oracle", "LIST", "only these of layout,tree,native")
+      .value("oracle", "LIST", "only these of layout,exact,tree,native (default: all but exact)")
       .value("cases", "N", "random cases per fault beside the recorded configurations (default 10)")
       .value("min-score", "SHARE", "fail below this score of any family (default 1.0)")
       .seed()

@@ -40,6 +40,10 @@ struct Fault {
   /// The subject with the fault.
   std::shared_ptr<Subject> (*inject)(std::shared_ptr<Subject> inner, const Case& c,
                                      std::string_view argument) = nullptr;
+
+  /// Whether the oracle must detect it: a declared one, and `exact` where `tree` is declared, but for family
+  /// D, whose reduction orders do not exist under exact.
+  bool expects(Oracle oracle) const;
 };
 
 /// Every fault, sorted by name.
