@@ -4,6 +4,7 @@ namespace shardcheck::laws {
 namespace {
 
 Outcome check(const Case& c, Subject& subject) {
+  if (const auto reason = why_shares_are_inexact(c, true)) return Outcome::of(Verdict::skipped, *reason);
   const Layout layout = make_layout(c.target, c.geometry);
   const TensorMap full = fingerprints_of(c);
   const ShardedTensors shards = subject.split(full, layout);

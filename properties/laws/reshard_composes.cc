@@ -4,6 +4,7 @@ namespace shardcheck::laws {
 namespace {
 
 Outcome check(const Case& c, Subject& subject) {
+  if (const auto reason = why_shares_are_inexact(c, true)) return Outcome::of(Verdict::skipped, *reason);
   const Layout source = make_layout(c.source, c.geometry);
   const Layout via = make_layout(c.via, c.geometry);
   const Layout target = make_layout(c.target, c.geometry);

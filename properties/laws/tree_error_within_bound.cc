@@ -70,7 +70,7 @@ Outcome check(const Case& c, Subject& subject) {
   Outcome outcome = Outcome::pass();
   for (std::size_t i = 0; i < exact.size(); ++i) {
     const double error = std::fabs(static_cast<double>(tree.f32()[i]) - exact[i]);
-    const double bound = gamma * magnitude[i] + 0x1p-149;
+    const double bound = gamma * magnitude[i] + steps * 0x1p-149;
     outcome.deviation = std::max(outcome.deviation, error);
     if (error <= bound) continue;
     Difference d;
@@ -106,6 +106,7 @@ const Law& tree_error_within_bound() {
                        .check = check,
                        .draw = draw,
                        .shares = {{"16_bit", 0.3}, {"target_degree>1", 0.4}, {"linear_tree", 0.08}},
+                       .arithmetics = {Arithmetic::tree},
                        .smoke_cases = 200};
   return law;
 }

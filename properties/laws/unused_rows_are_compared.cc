@@ -47,6 +47,7 @@ void poison_row(std::vector<Tensor>& ranks, const Place& place) {
 }
 
 Outcome check(const Case& c, Subject& subject) {
+  if (const auto reason = why_shares_are_inexact(c, true)) return Outcome::of(Verdict::skipped, *reason);
   Workbench bench(c);
   const std::int64_t token = unused_token(c.geometry, bench.tokens(), c.seed);
   if (token < 0) return Outcome::of(Verdict::vacuous, "the inputs name every token of the vocabulary");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "law_support.h"
 #include "shardcheck/mutators/fault.h"
 #include "shardcheck/properties/generator.h"
 
@@ -49,6 +50,10 @@ std::vector<std::string> law_names() {
 /// A law's answer, or what its exception means.
 Outcome checked(const Law& law, const Case& c, Subject& subject) {
   try {
+    if (const auto reason = why_shares_are_inexact(c, false)) return Outcome::of(Verdict::skipped, *reason);
+    if (!speaks_of(law, c.arithmetic))
+      return Outcome::of(Verdict::vacuous, fmt::format("arithmetic={}: {} says nothing of it",
+                                                       to_string(c.arithmetic), law.name));
     return law.check(c, subject);
   } catch (const UnsupportedLayout& refusal) {
     return Outcome::of(Verdict::skipped, refusal.what());
@@ -62,6 +67,10 @@ Outcome checked(const Law& law, const Case& c, Subject& subject) {
 }
 
 }  // namespace
+
+bool speaks_of(const Law& law, Arithmetic arithmetic) {
+  return law.arithmetics.empty() || std::ranges::find(law.arithmetics, arithmetic) != law.arithmetics.end();
+}
 
 const Law& law_named(std::string_view name) {
   for (const Law* law : all_laws()) {

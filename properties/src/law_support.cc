@@ -149,6 +149,37 @@ Outcome same_logits(std::string_view claim, const Case& c, const Tensor& expecte
                        d);
 }
 
+namespace {
+
+/// First tensor of a layout that is stored as equal shares; empty when there is none, or no such layout: what
+/// that means is for the law to say.
+std::string equal_shares_in(const LayoutName& name, const Geometry& geometry) {
+  try {
+    for (const LayoutEntry& entry : make_layout(name, geometry).entries) {
+      const auto* partial = std::get_if<Partial>(&entry.placed.placement());
+      if (partial != nullptr && partial->encoding == Partial::Encoding::equal_share) return entry.name;
+    }
+  } catch (const InvalidInput&) {
+    return {};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<std::string> why_shares_are_inexact(const Case& c, bool fingerprints) {
+  if (!fingerprints && c.arithmetic == Arithmetic::native && c.dtype == DType::f32) return std::nullopt;
+  for (const LayoutName* name : {&c.source, &c.via, &c.target}) {
+    const auto degree = static_cast<unsigned>(name->tp_degree());
+    if (degree == 1 || (std::has_single_bit(degree) && !fingerprints)) continue;
+    const std::string tensor = equal_shares_in(*name, c.geometry);
+    if (tensor.empty()) continue;
+    return fmt::format("{} divides {} by {}, which rounds{}", to_string(*name), tensor, degree,
+                       fingerprints ? " the bits that say where an element belongs" : ": bits cannot agree");
+  }
+  return std::nullopt;
+}
+
 Oracle oracle_of(Arithmetic arithmetic) {
   switch (arithmetic) {
     case Arithmetic::native:

@@ -46,6 +46,10 @@ Outcome same_tensors(std::string_view claim, const Layout& layout, const TensorM
 /// Passed when the logits are equal bit for bit.
 Outcome same_logits(std::string_view claim, const Case& c, const Tensor& expected, const Tensor& actual);
 
+/// Why a bias stored as equal shares keeps the case from being judged, or nullopt: a share of `degree` ranks
+/// is exact for powers of two only, and of a fingerprint, whose bits are no number, never.
+std::optional<std::string> why_shares_are_inexact(const Case& c, bool fingerprints);
+
 /// The oracle that judges logits under an arithmetic.
 Oracle oracle_of(Arithmetic arithmetic);
 

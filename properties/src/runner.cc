@@ -88,7 +88,8 @@ Trial run_trial(const Law& law, std::int64_t index, const RunOptions& options) {
   try {
     trial.value = draw_case_at(law, options.seed, static_cast<std::uint64_t>(index));
     trial.value.fault = options.fault.empty() ? trial.value.fault : options.fault;
-    if (options.arithmetic) trial.value.arithmetic = *options.arithmetic;
+    if (options.arithmetic && speaks_of(law, *options.arithmetic))
+      trial.value.arithmetic = *options.arithmetic;
   } catch (const std::exception& error) {
     trial.value.law = law.name;
     trial.outcome = Outcome::of(Verdict::error, fmt::format("drawing case {}: {}", index, error.what()));

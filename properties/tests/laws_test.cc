@@ -267,6 +267,41 @@ TEST(LawCanFail, EveryLawHasASubjectThatBreaksIt) {
   }
 }
 
+/// Equal shares of a bias: exact for powers of two, and never of a fingerprint.
+TEST(LawSkips, SharesThatRoundAreNotJudgedByBits) {
+  const auto verdict = [](const std::string& line) {
+    const Case c = parse_case(line);
+    return check_case(law_named(c.law), c).verdict;
+  };
+  const std::string geometry = " heads=6 kv_heads=6 ffn=24 vocab=24 o_bias=true length=32";
+  EXPECT_EQ(verdict("gather_inverts_split" + geometry + " target=seed-bias-divided:tp2"), Verdict::skipped);
+  EXPECT_EQ(verdict("gather_inverts_split" + geometry + " target=seed-bias-on-first-rank:tp2"),
+            Verdict::passed);
+  EXPECT_EQ(verdict("unused_rows_are_compared" + geometry + " source=seed-bias-divided:tp3"),
+            Verdict::skipped);
+  const std::string forward = "sharded_equals_reference" + geometry + " target=seed-bias-divided:";
+  EXPECT_EQ(verdict(forward + "tp2 arithmetic=exact"), Verdict::passed);
+  EXPECT_EQ(verdict(forward + "tp2 dtype=bf16 arithmetic=tree"), Verdict::passed);
+  EXPECT_EQ(verdict(forward + "tp3 arithmetic=exact"), Verdict::skipped);
+  EXPECT_EQ(verdict(forward + "tp3 dtype=bf16"), Verdict::skipped);
+  EXPECT_EQ(verdict(forward + "tp3"), Verdict::passed);
+}
+
+TEST(LawSkips, ALawThatDoesNotSpeakOfAnArithmeticSaysSo) {
+  for (const char* line : {"tp_degree_is_invisible", "relabel_is_invisible arithmetic=tree"}) {
+    const Case c = parse_case(line);
+    const Outcome outcome = check_case(law_named(c.law), c);
+    EXPECT_EQ(outcome.verdict, Verdict::vacuous) << line;
+    EXPECT_NE(outcome.message.find("says nothing"), std::string::npos) << outcome.message;
+  }
+}
+
+TEST(LawSkips, ALeafFaultActsAtAnyDegreeOfTheContractUnderTheLawOfDegrees) {
+  const Case c =
+      parse_case("tp_degree_is_invisible heads=4 kv_heads=4 arithmetic=tree fault=leaf_from_local_k");
+  EXPECT_EQ(check_case(law_named(c.law), c).verdict, Verdict::failed);
+}
+
 /// Having one axis does not give another.
 TEST(LawCanFail, AFaultOfOneAxisIsSeenByThatAxisAlone) {
   const std::map<std::string, std::string> axis_of = {{"leaf_from_rank_count", "tp_degree_is_invisible"},

@@ -24,7 +24,10 @@ std::string laws() {
 
 std::string oracle_names(const Fault& fault) {
   std::vector<std::string> names;
-  for (const Oracle oracle : fault.oracles) names.emplace_back(to_string(oracle));
+  for (const Oracle oracle : {Oracle::layout, Oracle::exact, Oracle::tree, Oracle::native}) {
+    if (fault.expects(oracle)) names.emplace_back(to_string(oracle));
+  }
+  if (!fault.law.empty()) names.push_back("the law " + std::string(fault.law));
   return join(names, " ");
 }
 
@@ -52,10 +55,18 @@ std::string oracles() {
   Table table({{"oracle"}, {"equality"}, {"sees"}, {"cannot see"}});
   table.row({"layout", "bytes of every shard, on weights that encode their own index",
              "any misplaced element", "wrong collectives, wrong execution"});
+  table.row({"exact", "logits bit for bit, correctly rounded sums in any order",
+             "any change that survives rounding", "unused weights, relabels that keep the function"});
   table.row({"tree", "logits bit for bit, one fixed reduction tree",
              "any change that reaches a logit, any change of reduction order", "unused weights"});
   table.row({"native", "logits within a measured floor", "layout bugs above the floor, the way engines run",
              "bugs smaller than the noise of the reduction order"});
+  return table.text();
+}
+
+std::string keys() {
+  Table table({{"key of a case line"}, {"allowed"}, {"default"}});
+  for (const CaseKey& key : case_keys()) table.row({key.key, key.allowed, key.default_value});
   return table.text();
 }
 
@@ -67,10 +78,11 @@ std::string targets() {
 }
 
 const std::vector<std::pair<std::string, std::function<std::string()>>> kTopics = {
-    {"laws", laws}, {"faults", faults}, {"layouts", layouts}, {"oracles", oracles}, {"targets", targets}};
+    {"laws", laws},       {"faults", faults}, {"layouts", layouts},
+    {"oracles", oracles}, {"keys", keys},     {"targets", targets}};
 
 int run(const std::vector<std::string>& words) {
-  CommandLine line("list", "[laws | faults | layouts | oracles | targets]",
+  CommandLine line("list", "[laws | faults | layouts | oracles | keys | targets]",
                    "Lists what the program knows, with one claim each.", "list faults");
   const auto arguments = line.positional(1, "topic").parse(words);
   if (!arguments) return kPassed;
@@ -89,7 +101,7 @@ int run(const std::vector<std::string>& words) {
 }  // namespace
 
 const Subcommand& list() {
-  static const Subcommand command{"list", "laws, faults, layouts, oracles and SIMD targets", run};
+  static const Subcommand command{"list", "laws, faults, layouts, oracles, case keys and SIMD targets", run};
   return command;
 }
 

@@ -63,7 +63,7 @@ CommandLine command_line() {
       .value("time", "TIME", "time for all laws together, e.g. 60s, 5m, 1h")
       .seed()
       .jobs()
-      .value("arithmetic", "NAME", "native or tree in every case")
+      .value("arithmetic", "NAME", "native, tree or exact in every case")
       .value("fault", "NAME[:ARG]", "inject this fault everywhere: the run must then fail")
       .value("comm", "NAME", "in_process")
       .value("corpus", "DIR", "also replay every *.case file below DIR")
@@ -98,8 +98,10 @@ Request read_request(const Arguments& arguments) {
     throw InvalidInput(
         "--fault= names no fault: allowed is NAME or NAME:ARGUMENT, see `shardcheck list faults`");
   if (!request.fault.empty()) request.fault = parse_fault(request.fault).text();
-  if (const auto name = arguments.choice("arithmetic", {"native", "tree"}))
-    request.arithmetic = *name == "tree" ? Arithmetic::tree : Arithmetic::native;
+  if (const auto name = arguments.choice("arithmetic", {"native", "tree", "exact"}))
+    request.arithmetic = *name == "tree"    ? Arithmetic::tree
+                         : *name == "exact" ? Arithmetic::exact
+                                            : Arithmetic::native;
   request.corpus = arguments.text("corpus").value_or("");
   request.failures = arguments.text("failures").value_or("shardcheck-failures");
   request.common = arguments.common();
@@ -316,8 +318,7 @@ class Run {
     KillOptions options =
         kill_options(request_.run.seed, request_.suite.kill_random_cases, request_.run.jobs);
     if (request_.arithmetic)
-      options.oracles = {Oracle::layout,
-                         *request_.arithmetic == Arithmetic::tree ? Oracle::tree : Oracle::native};
+      options.oracles = {Oracle::layout, *oracle_from(to_string(*request_.arithmetic))};
     progress_.stage("kill matrix");
     options.progress = progress_.sink("kill matrix  ");
     report_.kill = run_kill_matrix(options);

@@ -134,12 +134,18 @@ void run_on_team(const GemmCall& call, GemmTeam& threads) {
   });
 }
 
+bool& shares_every_product() {
+  thread_local bool every = false;
+  return every;
+}
+
 void run_call(const GemmCall& call) {
   // Multiply-adds that take about as long as waking the others.
   constexpr double kWorthSharing = 1 << 20;
   const double work =
       static_cast<double>(call.m) * static_cast<double>(call.n) * static_cast<double>(call.plan->columns);
-  if (team() == nullptr || work < kWorthSharing) return HWY_DYNAMIC_DISPATCH(Gemm)(call);
+  if (team() == nullptr || (work < kWorthSharing && !shares_every_product()))
+    return HWY_DYNAMIC_DISPATCH(Gemm)(call);
   run_on_team(call, *team());
 }
 
@@ -322,6 +328,8 @@ void gemm_nodes(const float* x, std::int64_t ldx, std::int64_t m, const PackedWe
     y += m * w.n();
   }
 }
+
+void share_every_gemm(bool every) { shares_every_product() = every; }
 
 void set_gemm_threads(int threads) {
   if (threads < 1 || kMaxGemmThreads < threads) {

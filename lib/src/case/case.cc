@@ -39,6 +39,9 @@ Work work_of(const Case& c) {
   Work work;
   work.multiply_adds = tokens * (static_cast<double>(g.n_layers) * layer + d * vocab);
   work.largest_activation = tokens * std::max({d, width, ffn, vocab});
+  // A rank of a linear tree ships every leaf it owns.
+  if (c.arithmetic == Arithmetic::tree && c.tree_shape == TreeShape::linear)
+    work.largest_activation *= std::max(1.0, std::max(width, ffn) / static_cast<double>(c.leaf) / 16.0);
   return work;
 }
 
@@ -49,14 +52,24 @@ void require_bounded_work(const Case& c) {
   const Work work = work_of(c);
   if (work.multiply_adds > kMaxMultiplyAdds)
     throw InvalidCase(
-        fmt::format("length={} batch={} layers={}: a forward pass of this case takes {:.1e} "
-                    "multiply-adds, allowed is at most {:.1e}",
+        fmt::format("length={} batch={} layers={}: a forward pass of this case takes {:.4e} "
+                    "multiply-adds, allowed is at most {:.4e}",
                     c.length, c.batch, c.geometry.n_layers, work.multiply_adds, kMaxMultiplyAdds));
   if (work.largest_activation > kMaxActivation)
     throw InvalidCase(
-        fmt::format("length={} batch={}: the largest activation of this case has {:.1e} elements, "
-                    "allowed are at most {:.1e}",
+        fmt::format("length={} batch={}: the largest activation of this case has {:.4e} elements, "
+                    "allowed are at most {:.4e}",
                     c.length, c.batch, work.largest_activation, kMaxActivation));
+}
+
+/// Under tree a rank boundary of the target must be one of the contract's: of its degrees.
+void require_target_of(const Contract& contract, const Case& c) {
+  const int degree = c.target.tp_degree();
+  if (c.arithmetic != Arithmetic::tree ||
+      std::ranges::find(contract.degrees, degree) != contract.degrees.end())
+    return;
+  refuse("degrees", fmt::format("{}", fmt::join(c.degrees, ",")),
+         fmt::format("a list that holds the degree {} of target={}", degree, to_string(c.target)));
 }
 
 /// What no single field can say.
@@ -70,7 +83,11 @@ void require_consistent(const Case& c) {
     refuse("length", std::to_string(c.length),
            fmt::format("at most {} with batch={} ({} tokens)", kMaxTokens / c.batch, c.batch, kMaxTokens));
   require_bounded_work(c);
-  if (!c.degrees.empty()) (void)contract_of(c);
+  // Exact attention keeps a value per query and key.
+  if (c.arithmetic == Arithmetic::exact && c.length > kMaxExactLength)
+    refuse("length", std::to_string(c.length),
+           fmt::format("at most {} with arithmetic=exact", kMaxExactLength));
+  if (!c.degrees.empty()) require_target_of(contract_of(c), c);
   const std::int64_t parameters = parameter_count(g);
   if (parameters > kMaxParameters)
     throw InvalidCase(

@@ -12,6 +12,7 @@
 namespace shardcheck {
 
 constexpr std::int64_t kMaxTokens = 65536;
+constexpr std::int64_t kMaxExactLength = 8192;  // a forward pass then takes seconds and less than 1 GiB
 
 /// One key of the grammar: how a field is read and printed.
 struct Field {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "shardcheck/arithmetic/kernels.h"
 
@@ -158,8 +159,25 @@ bool RowParallelSum::exchanges_in_two_shots(std::int64_t rows) const {
   return rows * geometry_.d_model * static_cast<std::int64_t>(sizeof(float)) >= kTwoShotBytes;
 }
 
+void RowParallelSum::require_cuts_between_leaves(const Layer& layer) const {
+  const std::int64_t leaf = leaf_of(layer);
+  std::int64_t largest = 0;
+  bool inside = false;
+  for (std::size_t i = 1; i + 1 < layer.cuts.size(); ++i) {
+    if (layer.cuts[i] == layer.k()) continue;
+    largest = std::gcd(largest, layer.cuts[i]);
+    inside = inside || layer.cuts[i] % leaf != 0;
+  }
+  if (!inside) return;
+  throw UnsupportedLayout(fmt::format(
+      "layers.{}.{}: TP degree {} cuts its sum of length {} inside a leaf of {}: its contract does "
+      "not hold this degree; the largest leaf that would do is {}",
+      layer.layer, layer.role, degree(), layer.k(), leaf, largest));
+}
+
 RankMatrices RowParallelSum::tree_sum(const Layer& layer, const std::vector<RowParallelPart>& parts,
                                       const RankMatrices& xs) const {
+  require_cuts_between_leaves(layer);
   const std::int64_t rows = xs.front().rows;
   const auto nodes = covers(layer, parts, xs);
   const std::vector<float> bias = whole_bias(parts);

@@ -1,5 +1,5 @@
 // A row-parallel layer on the local ranks of a group: each rank has a part of K, and the output is the sum
-// over ranks, as the arithmetic says, plus the bias, rounded once to the storage dtype.
+// over ranks, as the arithmetic says, plus the bias, in f32 and then rounded to the storage dtype.
 #pragma once
 
 #include <cstdint>
@@ -58,6 +58,8 @@ class RowParallelSum {
   std::int64_t leaf_of(const Layer& layer) const {
     return steps_.leaf(site(layer, 0), layer.role, layer.k(), layer.leaf);
   }
+  /// Throws UnsupportedLayout naming the layer and the largest leaf that would do.
+  void require_cuts_between_leaves(const Layer& layer) const;
   /// The tree's nodes that a rank ships.
   std::vector<TreeNode> nodes_of_rank(const Layer& layer, int rank) const;
   int reductions(const Layer& layer, const std::vector<RowParallelPart>& parts) const;

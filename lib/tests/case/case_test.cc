@@ -134,6 +134,10 @@ TEST(CaseTest, RefusalsNameKeyValueAndWhatIsAllowed) {
   EXPECT_THAT(refusal_of("law heads=8 kv_heads=8 degrees=1,3"),
               AllOf(HasSubstr("degree 3"), HasSubstr("n_heads=8")));
   EXPECT_THAT(refusal_of("law leaf=0"), HasSubstr("leaf=0"));
+  EXPECT_THAT(refusal_of("law heads=4 kv_heads=4 arithmetic=tree degrees=2 target=seed:tp4"),
+              AllOf(HasSubstr("degrees=2"), HasSubstr("target=seed:tp4")));
+  EXPECT_THAT(refusal_of("law arithmetic=exact length=8193"),
+              HasSubstr("at most 8192 with arithmetic=exact"));
   EXPECT_THAT(refusal_of("law tied=yes"), AllOf(HasSubstr("tied=yes"), HasSubstr("false|true")));
   EXPECT_THAT(refusal_of("law target=seed:tp0"), HasSubstr("target=seed:tp0"));
   EXPECT_THAT(refusal_of("law target=seed:zz2"), HasSubstr("target=seed:zz2"));

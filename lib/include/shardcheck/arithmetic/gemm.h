@@ -98,6 +98,9 @@ constexpr int kMaxGemmThreads = 256;
 /// more threads.
 void set_gemm_threads(int threads);
 int gemm_threads();
+/// Whether the calling thread shares small products too (false at first): for tests that sharing changes no
+/// bit.
+void share_every_gemm(bool every);
 
 /// Names of the SIMD targets this build can run on this processor, best first; and a way for tests to
 /// force one ("" restores the best). Throws std::invalid_argument for a target that cannot run here.

@@ -28,8 +28,9 @@ struct RowParallelLinear {
 std::vector<std::int64_t> leaf_cuts(std::int64_t k, std::int64_t leaf, int degree);
 
 /// x W^T [rows, n] on every local rank, rank r of the collective holding columns [cuts[r], cuts[r + 1]).
-/// Throws std::invalid_argument when the cuts are not degree + 1 ascending boundaries from 0 to k, or, under
-/// tree, one of them lies inside a leaf; the message names the largest leaf that would do.
+/// Throws std::invalid_argument when the cuts are not degree + 1 ascending boundaries from 0 to k, and
+/// UnsupportedLayout when, under tree, one of them lies inside a leaf; it names the largest leaf that would
+/// do.
 std::vector<Tensor> run(const RowParallelLinear& layer, std::span<const std::int64_t> cuts,
                         Collective& collective, const ForwardSteps& steps = right_steps(),
                         CoverExchange exchange = CoverExchange::automatic);

@@ -25,8 +25,12 @@ struct Law {
   Outcome (*check)(const Case& c, Subject& subject) = nullptr;
   Case (*draw)(Stream& stream) = nullptr;  // law name already set in the result
   std::vector<LabelShare> shares;
-  int smoke_cases = 50;  // minimum decided cases of the smoke suite; full: 10x
+  std::vector<Arithmetic> arithmetics = {};  // the law speaks of these alone; empty: of any
+  int smoke_cases = 50;                      // minimum decided cases of the smoke suite; full: 10x
 };
+
+/// Whether the law says anything about an arithmetic.
+bool speaks_of(const Law& law, Arithmetic arithmetic);
 
 /// Every law, sorted by name.
 const std::vector<const Law*>& all_laws();

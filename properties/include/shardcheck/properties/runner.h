@@ -21,7 +21,7 @@ struct RunOptions {
   double multiplier = 1.0;               // of the law's minimum (full suite: 10)
   std::optional<double> seconds;         // stop after this long; alone, run on past the minimum until then
   std::string fault;                     // injected into every drawn case
-  std::optional<Arithmetic> arithmetic;  // forced on every drawn case
+  std::optional<Arithmetic> arithmetic;  // forced on the cases of every law that speaks of it
   double shrink_seconds = 30.0;
   int shrink_steps = 500;
   double case_timeout_seconds = 30.0;  // measured after the case: no thread is killed; a failure stays one
