@@ -159,7 +159,7 @@ std::string equal_shares_in(const LayoutName& name, const Geometry& geometry) {
       const auto* partial = std::get_if<Partial>(&entry.placed.placement());
       if (partial != nullptr && partial->encoding == Partial::Encoding::equal_share) return entry.name;
     }
-  } catch (const InvalidInput&) {
+  } catch (const UnsupportedLayout&) {
     return {};
   }
   return {};
