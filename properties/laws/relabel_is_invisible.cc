@@ -126,7 +126,9 @@ Outcome check(const Case& c, Subject& subject) {
 }
 
 Case draw(Stream& stream) {
-  return draw_for("relabel_is_invisible", stream, {.any_dtype = true, .arithmetic = Arithmetic::exact});
+  Case c = draw_for("relabel_is_invisible", stream, {.any_dtype = true, .arithmetic = Arithmetic::exact});
+  c.length = stream.integer(8, 12);
+  return c;
 }
 
 }  // namespace
