@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "measure.h"
 #include "shardcheck/arithmetic/exact.h"
 #include "shardcheck/arithmetic/exact_attention.h"
 #include "shardcheck/arithmetic/gemm.h"
@@ -205,14 +206,10 @@ std::vector<std::string> register_all() {
 }  // namespace shardcheck::bench
 
 int main(int argc, char** argv) {
-  std::vector<std::string> flags = {argv[0], "--benchmark_repetitions=15", "--benchmark_min_time=0.01",
-                                    "--benchmark_enable_random_interleaving=true"};
-  flags.insert(flags.end(), argv + 1, argv + argc);  // the caller's flags come last and win
-  std::vector<char*> pointers;
-  for (std::string& flag : flags) pointers.push_back(flag.data());
-  int count = static_cast<int>(pointers.size());
-  benchmark::Initialize(&count, pointers.data());
-  if (benchmark::ReportUnrecognizedArguments(count, pointers.data())) return 2;
+  if (!shardcheck::bench::initialize_benchmarks(argc, argv,
+                                                {"--benchmark_repetitions=15", "--benchmark_min_time=0.01",
+                                                 "--benchmark_enable_random_interleaving=true"}))
+    return 2;
   shardcheck::bench::TableReporter reporter(shardcheck::bench::register_all());
   benchmark::RunSpecifiedBenchmarks(&reporter);
   return 0;

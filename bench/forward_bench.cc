@@ -11,7 +11,6 @@
 // turn, in every round in another order; a ratio is the median over rounds, with the quartiles in brackets.
 // Packing the weights is not counted.
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <functional>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "flags.h"
+#include "measure.h"
 #include "shardcheck/arithmetic/exact.h"
 #include "shardcheck/arithmetic/gemm.h"
 #include "shardcheck/comm/collective.h"
@@ -34,22 +34,10 @@ namespace {
 
 using Run = std::function<void()>;
 
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 double seconds(const Run& run) {
   const double start = thread_seconds();
   run();
   return thread_seconds() - start;
-}
-
-double quantile(std::vector<double> values, double part) {
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size()));
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
 }
 
 /// Seconds of every contender in every round; the first one is what the others are divided by.

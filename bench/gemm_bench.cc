@@ -22,6 +22,7 @@
 #include "hwy/foreach_target.h"
 // Must come after foreach_target.h.
 #include "hwy/highway.h"
+#include "measure.h"
 #include "shardcheck/arithmetic/gemm.h"
 #include "shardcheck/tensor/stream.h"
 
@@ -118,11 +119,6 @@ void measure_gemm(benchmark::State& state, Shape shape, Way way) {
       2.0 * static_cast<double>(shape.m * shape.n * shape.k) * static_cast<double>(state.iterations());
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 // Collects GFLOP/s per repetition and prints the table at the end.
 class TableReporter : public benchmark::BenchmarkReporter {
  public:
@@ -174,14 +170,10 @@ void register_all() {
 }  // namespace shardcheck::bench
 
 int main(int argc, char** argv) {
-  std::vector<std::string> flags = {argv[0], "--benchmark_repetitions=9", "--benchmark_min_time=0.05",
-                                    "--benchmark_enable_random_interleaving=true"};
-  flags.insert(flags.end(), argv + 1, argv + argc);  // the caller's flags come last and win
-  std::vector<char*> pointers;
-  for (std::string& flag : flags) pointers.push_back(flag.data());
-  int count = static_cast<int>(pointers.size());
-  benchmark::Initialize(&count, pointers.data());
-  if (benchmark::ReportUnrecognizedArguments(count, pointers.data())) return 2;
+  if (!shardcheck::bench::initialize_benchmarks(argc, argv,
+                                                {"--benchmark_repetitions=9", "--benchmark_min_time=0.05",
+                                                 "--benchmark_enable_random_interleaving=true"}))
+    return 2;
   shardcheck::bench::register_all();
   shardcheck::bench::TableReporter reporter;
   benchmark::RunSpecifiedBenchmarks(&reporter);

@@ -12,7 +12,6 @@
 // over the rounds.
 #include <fmt/format.h>
 #include <malloc.h>
-#include <time.h>
 
 #include <algorithm>
 #include <charconv>
@@ -21,23 +20,12 @@
 #include <string>
 #include <vector>
 
+#include "measure.h"
 #include "shardcheck/model/weights.h"
 #include "shardcheck/reshard/reshard.h"
 
 namespace shardcheck::bench {
 namespace {
-
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 /// The tensors an operation writes, so that they outlive the clock and the baseline knows their sizes.
 using Tensors = std::vector<Tensor>;

@@ -6,16 +6,6 @@ namespace {
 
 std::int64_t leaf_of_local_k(std::int64_t k, int degree) { return k / degree; }
 
-class LeafFromLocalK final : public StepsDecorator {
- public:
-  LeafFromLocalK(const ForwardSteps& inner, std::string_view) : StepsDecorator(inner) {}
-  std::int64_t leaf(const StepSite& site, std::string_view role, std::int64_t k,
-                    std::int64_t leaf) const override {
-    if (site.degree == 1 || k % site.degree != 0) return inner().leaf(site, role, k, leaf);
-    return leaf_of_local_k(k, site.degree);
-  }
-};
-
 }  // namespace
 
 // Never equivalent: another leaf rounds thousands of sums elsewhere.
@@ -30,7 +20,7 @@ const Fault& leaf_from_local_k() {
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view) { return needs_other_leaf(c, leaf_of_local_k); },
       .equivalent = nullptr,
-      .inject = with_steps<LeafFromLocalK>};
+      .inject = with_steps<WrongLeaf<leaf_of_local_k>>};
   return fault;
 }
 

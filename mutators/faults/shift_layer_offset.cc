@@ -10,7 +10,7 @@ namespace {
 const LayoutEntry& next_layer(const Layout& layout, const LayoutEntry& entry) {
   const LogicalTensor& part = entry.parts.front();
   const std::int64_t next = (part.layer + 1) % layout.geometry.n_layers;
-  return layout.entry_of(layer_name(next, part.role));
+  return layout.entry_of(logical_name(part.role, next));
 }
 
 void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {

@@ -13,7 +13,7 @@ TensorMap earlier_version(const Case& c, std::int64_t layer, DType dtype) {
   const TensorMap drawn = make_weights(one, c.weights, c.seed + 1, dtype);
   TensorMap renamed;
   for (const LogicalTensor& tensor : logical_tensors(one)) {
-    if (tensor.layer == 0) renamed.emplace(layer_name(layer, tensor.role), drawn.at(tensor.name));
+    if (tensor.layer == 0) renamed.emplace(logical_name(tensor.role, layer), drawn.at(tensor.name));
   }
   return renamed;
 }

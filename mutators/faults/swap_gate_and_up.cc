@@ -14,7 +14,7 @@ void damage(const Case&, const Layout& target, std::string_view, ShardedTensors&
   for (const LayoutEntry& entry : target.entries) {
     if (stacks(entry, {"gate", "up"})) swap_halves(shards.at(entry.name));
     if (!stacks(entry, {"gate"})) continue;
-    const LayoutEntry* up = unfused(target, layer_name(entry.parts.front().layer, "up"));
+    const LayoutEntry* up = unfused(target, logical_name("up", entry.parts.front().layer));
     if (up != nullptr) std::swap(shards.at(entry.name), shards.at(up->name));
   }
 }

@@ -14,7 +14,7 @@ void damage(const Case&, const Layout& target, std::string_view, ShardedTensors&
       for (Tensor& shard : shards.at(entry.name)) swap_rows(shard, q_rows, q_rows + kv_rows, kv_rows);
     }
     if (!stacks(entry, {"k"})) continue;
-    const LayoutEntry* v = unfused(target, layer_name(entry.parts.front().layer, "v"));
+    const LayoutEntry* v = unfused(target, logical_name("v", entry.parts.front().layer));
     if (v != nullptr) std::swap(shards.at(entry.name), shards.at(v->name));
   }
 }

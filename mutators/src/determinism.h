@@ -12,4 +12,16 @@ namespace shardcheck::faults {
 using LeafRule = std::int64_t (*)(std::int64_t k, int degree);
 std::optional<std::string> needs_other_leaf(const Case& c, LeafRule rule);
 
+/// Steps whose trees have leaves of the rule's width from two ranks on.
+template <LeafRule kRule>
+class WrongLeaf final : public StepsDecorator {
+ public:
+  WrongLeaf(const ForwardSteps& inner, std::string_view) : StepsDecorator(inner) {}
+  std::int64_t leaf(const StepSite& site, std::string_view role, std::int64_t k,
+                    std::int64_t leaf) const override {
+    if (site.degree == 1 || k % site.degree != 0) return inner().leaf(site, role, k, leaf);
+    return kRule(k, site.degree);
+  }
+};
+
 }  // namespace shardcheck::faults

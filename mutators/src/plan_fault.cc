@@ -119,10 +119,6 @@ const LayoutEntry* unfused(const Layout& layout, std::string_view logical_name) 
   return nullptr;
 }
 
-std::string layer_name(std::int64_t layer, std::string_view role) {
-  return fmt::format("layers.{}.{}", layer, role);
-}
-
 std::size_t row_bytes(const Tensor& tensor) {
   return tensor.dim(0) == 0 ? 0 : tensor.bytes().size() / static_cast<std::size_t>(tensor.dim(0));
 }

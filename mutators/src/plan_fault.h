@@ -49,8 +49,6 @@ bool is_cut(const LayoutEntry& entry);
 
 /// The entry that holds exactly one logical tensor, nullptr when it is fused or absent.
 const LayoutEntry* unfused(const Layout& layout, std::string_view logical_name);
-/// "layers.3.q".
-std::string layer_name(std::int64_t layer, std::string_view role);
 
 /// Rows of dimension 0 in another order: out row i = in row order[i].
 Tensor with_rows(const Tensor& tensor, std::span<const std::int64_t> order);

@@ -93,9 +93,7 @@ void draw_features(Stream& stream, Geometry& g) {
 std::array<int, kMaxDegree> shuffled_degrees(Stream& stream) {
   std::array<int, kMaxDegree> degrees{};
   std::iota(degrees.rbegin(), degrees.rend(), 1);
-  const std::int64_t shuffled = stream.chance(3, 4) ? kMaxDegree - 1 : kMaxDegree;
-  for (std::int64_t i = shuffled - 1; i > 0; --i)
-    std::swap(degrees[static_cast<std::size_t>(i)], degrees[static_cast<std::size_t>(stream.integer(0, i))]);
+  stream.shuffle(std::span(degrees).first(stream.chance(3, 4) ? kMaxDegree - 1 : kMaxDegree));
   return degrees;
 }
 

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "law_support.h"
 #include "shardcheck/arithmetic/exact.h"
@@ -13,15 +12,6 @@ namespace shardcheck::laws {
 namespace {
 
 constexpr std::int64_t kRows = 6;
-
-std::vector<std::int64_t> shuffled(Stream& stream, std::int64_t count) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), 0);
-  for (std::size_t i = order.size(); i > 1; --i)
-    std::swap(order[i - 1],
-              order[static_cast<std::size_t>(stream.integer(0, static_cast<std::int64_t>(i) - 1))]);
-  return order;
-}
 
 /// The numbers 0..count-1 dealt at random to `ranks` ranks, in random order; a rank may get none.
 std::vector<std::vector<std::int64_t>> scattered(Stream& stream, std::int64_t count, int ranks) {

@@ -42,8 +42,9 @@ std::vector<Way> ways_of(Arithmetic arithmetic) {
     if (arithmetic != Arithmetic::exact) ways.push_back({target, ""});
   }
   if (arithmetic != Arithmetic::exact) return ways;
-  for (const std::string& kernel : exact_kernels()) ways.push_back({simd_targets().front(), kernel});
-  for (const std::string& target : simd_targets()) ways.push_back({target, "pair"});
+  const std::vector<std::string> targets = simd_targets();
+  for (const std::string& kernel : exact_kernels()) ways.push_back({targets.front(), kernel});
+  for (std::size_t i = 1; i < targets.size(); ++i) ways.push_back({targets[i], "pair"});
   return ways;
 }
 

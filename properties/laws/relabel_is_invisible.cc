@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "law_support.h"
 #include "shardcheck/tensor/stream.h"
@@ -10,15 +9,6 @@ namespace shardcheck::laws {
 namespace {
 
 using Order = std::vector<std::int64_t>;
-
-Order shuffled(Stream& stream, std::int64_t count) {
-  Order order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), 0);
-  for (std::size_t i = order.size(); i > 1; --i)
-    std::swap(order[i - 1],
-              order[static_cast<std::size_t>(stream.integer(0, static_cast<std::int64_t>(i) - 1))]);
-  return order;
-}
 
 /// An order of blocks as the order of their rows.
 Order of_rows(const Order& blocks, std::int64_t block) {
@@ -59,11 +49,11 @@ Tensor reordered(const Tensor& in, const Order& order, int dim) {
 void relabel(TensorMap& weights, std::int64_t layer, std::initializer_list<std::string_view> producers,
              std::string_view consumer, const Order& order) {
   for (const std::string_view role : producers) {
-    const auto found = weights.find(fmt::format("layers.{}.{}", layer, role));
+    const auto found = weights.find(logical_name(role, layer));
     if (found != weights.end()) found->second = reordered(found->second, order, 0);
   }
   if (consumer.empty()) return;
-  Tensor& columns = weights.at(fmt::format("layers.{}.{}", layer, consumer));
+  Tensor& columns = weights.at(logical_name(consumer, layer));
   columns = reordered(columns, order, 1);
 }
 

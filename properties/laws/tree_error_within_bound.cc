@@ -57,10 +57,8 @@ Outcome check(const Case& c, Subject& subject) {
   Workbench bench(c);
   const RowParallelLinear layer = layer_of(c, bench);
   const int degree = c.target.tp_degree();
-  std::vector<std::int64_t> cuts;
-  for (int rank = 0; rank <= degree; ++rank) cuts.push_back(c.geometry.ffn / degree * rank);
   const auto collective = subject.collective(degree);
-  const Tensor tree = run(layer, cuts, *collective, subject.steps()).front();
+  const Tensor tree = run(layer, even_cuts(c.geometry.ffn, degree), *collective, subject.steps()).front();
   std::vector<float> exact(static_cast<std::size_t>(tree.elements()));
   exact_gemm(layer.x.f32().data(), layer.x.dim(1), kRows, ExactWeights(layer.weights), exact.data(),
              tree.dim(1));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 
 namespace shardcheck {
 namespace {
@@ -207,6 +208,13 @@ Case draw_where(std::string_view law, Stream& stream, const DrawOptions& options
     if (wanted(c)) break;
   }
   return c;
+}
+
+std::vector<std::int64_t> shuffled(Stream& stream, std::int64_t count) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  stream.shuffle(std::span(order));
+  return order;
 }
 
 bool target_is_sharded(const Case& c) { return c.target.tp_degree() > 1; }

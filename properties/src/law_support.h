@@ -60,6 +60,9 @@ Case draw_where(std::string_view law, Stream& stream, const DrawOptions& options
                 bool (*wanted)(const Case&));
 bool target_is_sharded(const Case& c);
 
+/// 0..count-1 in random order.
+std::vector<std::int64_t> shuffled(Stream& stream, std::int64_t count);
+
 /// Label shares every byte law and every forward law needs to mean something.
 std::vector<LabelShare> byte_shares();
 std::vector<LabelShare> forward_shares();

@@ -317,7 +317,11 @@ void gemm(const float* x, std::int64_t ldx, std::int64_t m, const PackedWeights&
 
 void gemm_nodes(const float* x, std::int64_t ldx, std::int64_t m, const PackedWeights& w,
                 const Reduction& reduction, float* y) {
-  const std::vector<TreeNode> nodes = nodes_of(reduction, w.k());
+  gemm_nodes(x, ldx, m, w, reduction, nodes_of(reduction, w.k()), y);
+}
+
+void gemm_nodes(const float* x, std::int64_t ldx, std::int64_t m, const PackedWeights& w,
+                const Reduction& reduction, std::span<const TreeNode> nodes, float* y) {
   if (m <= 0 || w.n() == 0) return;
   const GemmClock clock;
   for (const TreeNode node : nodes) {

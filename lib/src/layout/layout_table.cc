@@ -115,7 +115,7 @@ std::string parse_consumer(const JsonField& json) {
 }
 
 const LogicalTensor* find_role(const LogicalIndex& logical, std::string_view role, std::int64_t layer) {
-  const auto found = logical.find(layer < 0 ? std::string(role) : fmt::format("layers.{}.{}", layer, role));
+  const auto found = logical.find(logical_name(role, layer));
   return found ? &logical[*found] : nullptr;
 }
 

@@ -41,7 +41,7 @@ class LogicalList {
     LogicalTensor tensor;
     tensor.role = std::string(role);
     tensor.layer = layer;
-    tensor.name = layer < 0 ? tensor.role : fmt::format("layers.{}.{}", layer, role);
+    tensor.name = logical_name(role, layer);
     tensor.shape = std::move(shape);
     all_.push_back(std::move(tensor));
   }
@@ -122,6 +122,10 @@ std::string to_string(const Geometry& g) {
       "rope_theta={} tied={} qkv_bias={} o_bias={} qk_norm={}",
       g.d_model, g.n_layers, g.n_heads, g.n_kv_heads, g.head_dim, g.ffn, g.vocab, g.norm_eps,
       to_string(g.rope), g.rope_theta, g.tied, g.qkv_bias, g.o_bias, g.qk_norm);
+}
+
+std::string logical_name(std::string_view role, std::int64_t layer) {
+  return layer < 0 ? std::string(role) : fmt::format("layers.{}.{}", layer, role);
 }
 
 std::vector<LogicalTensor> logical_tensors(const Geometry& geometry) {

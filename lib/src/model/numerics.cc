@@ -46,6 +46,11 @@ Matrix Numerics::linear(const Matrix& x, const LinearWeights& weights, std::int6
   return y;
 }
 
+std::vector<std::int32_t> weight_tops(const Tensor& weights) {
+  const Tensor wide = weights.to(DType::f32);
+  return row_tops(wide.f32().data(), wide.dim(1), wide.dim(0), wide.dim(1));
+}
+
 void sums_of_squares(Arithmetic arithmetic, TreeShape shape, std::int64_t leaf, const float* x,
                      std::int64_t rows, std::int64_t width, float* sums) {
   if (arithmetic == Arithmetic::exact) return exact_sum_of_squares(x, rows, width, sums);

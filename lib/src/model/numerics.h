@@ -64,6 +64,9 @@ struct Numerics {
                 std::span<const float> bias = {}) const;
 };
 
+/// Tops of the rows of f32, bf16 or f16 weights [n, k]: see row_tops.
+std::vector<std::int32_t> weight_tops(const Tensor& weights);
+
 /// sums[i] = sum of squares of row i, in leaves of `leaf` columns under tree.
 void sums_of_squares(Arithmetic arithmetic, TreeShape shape, std::int64_t leaf, const float* x,
                      std::int64_t rows, std::int64_t width, float* sums);

@@ -1,9 +1,5 @@
 #include "shardcheck/model/packed_model.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
 #include <stdexcept>
 
 #include "model/blocks.h"
@@ -12,16 +8,7 @@
 namespace shardcheck {
 namespace {
 
-constexpr std::array<std::string_view, 8> kLinearRoles = {"q",    "k",  "v",    "o_proj",
-                                                          "gate", "up", "down", "lm_head"};
-
-bool is_linear(std::string_view role) {
-  return std::find(kLinearRoles.begin(), kLinearRoles.end(), role) != kLinearRoles.end();
-}
-
-std::string name_of(std::string_view role, std::int64_t layer) {
-  return layer < 0 ? std::string(role) : fmt::format("layers.{}.{}", layer, role);
-}
+bool is_linear(const LogicalTensor& tensor) { return tensor.shape.size() == 2 && tensor.role != "embed"; }
 
 }  // namespace
 
@@ -34,7 +21,7 @@ PackedModel::PackedModel(Geometry geometry, const TensorMap& logical, Arithmetic
   auto state = std::make_shared<State>(State{geometry, arithmetic, {}, {}});
   for (const LogicalTensor& tensor : logical_tensors(geometry)) {
     const Tensor& values = logical.at(tensor.name);
-    if (is_linear(tensor.role)) {
+    if (is_linear(tensor)) {
       state->linears.emplace(tensor.name, PackedWeights(values));
     } else {
       state->tensors.emplace(tensor.name, values);
@@ -70,7 +57,7 @@ PackedReader::Range PackedReader::rows_of(std::string_view role, std::int64_t wh
 }
 
 Tensor PackedReader::rows(std::string_view role, std::int64_t layer) const {
-  const Tensor& whole = model_.tensors.at(name_of(role, layer));
+  const Tensor& whole = model_.tensors.at(logical_name(role, layer));
   const Range range = rows_of(role, whole.dim(0));
   return whole.rows(range.first, range.count);
 }
@@ -82,7 +69,7 @@ std::vector<float> PackedReader::values(std::string_view role, std::int64_t laye
 LinearWeights PackedReader::linear(std::string_view role, std::int64_t layer,
                                    std::span<const std::int32_t> tops) const {
   if (!tops.empty()) throw std::logic_error("a packed model has no exact weights");
-  const PackedWeights& whole = model_.linears.find(name_of(role, layer))->second;
+  const PackedWeights& whole = model_.linears.find(logical_name(role, layer))->second;
   const auto columns = [&](std::int64_t count) {
     return LinearWeights(whole.columns(count * rank_, count * (rank_ + 1)));
   };

@@ -38,11 +38,11 @@ struct ReferenceLayer {
         k_norm(vector(weights, layer, "k_norm")) {}
 
   static const Tensor& named(const TensorMap& weights, std::int64_t layer, std::string_view role) {
-    return weights.at(fmt::format("layers.{}.{}", layer, role));
+    return weights.at(logical_name(role, layer));
   }
   /// Empty when the geometry has no such tensor.
   static std::vector<float> vector(const TensorMap& weights, std::int64_t layer, std::string_view role) {
-    const auto found = weights.find(fmt::format("layers.{}.{}", layer, role));
+    const auto found = weights.find(logical_name(role, layer));
     return found == weights.end() ? std::vector<float>{} : widened(found->second);
   }
 
@@ -60,10 +60,7 @@ Matrix reordered_linear(const Matrix& x, const Tensor& weights, Stream stream, i
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   std::vector<std::size_t> order(cuts.size() - 1);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  for (std::size_t i = order.size(); i > 1; --i) {
-    std::swap(order[i - 1],
-              order[static_cast<std::size_t>(stream.integer(0, static_cast<std::int64_t>(i) - 1))]);
-  }
+  stream.shuffle(std::span(order));
   const Tensor f32 = weights.to(DType::f32);
   Matrix total(x.rows, weights.dim(0));
   Matrix partial = total;
@@ -202,11 +199,11 @@ Tensor ReferenceModel::forward(const Tokens& tokens, SummationOrder order) const
     const Matrix attended = s.attention_output(layer, x, tokens, rotary);
     add_residual(s.numerics, x,
                  s.row_parallel(attended, layer.o_proj, s.numerics.contract.leaf_attention, layer.o_bias,
-                                order, fmt::format("layers.{}.o_proj", i)));
+                                order, logical_name("o_proj", static_cast<std::int64_t>(i))));
     const Matrix hidden = s.mlp_hidden(layer, x);
     add_residual(s.numerics, x,
                  s.row_parallel(hidden, layer.down, s.numerics.contract.leaf_ffn, {}, order,
-                                fmt::format("layers.{}.down", i)));
+                                logical_name("down", static_cast<std::int64_t>(i))));
   }
   const Matrix normed = s.normalized(std::move(x), s.final_norm);
   Tensor logits = Tensor::poisoned(DType::f32, {normed.rows, s.geometry.vocab});

@@ -117,11 +117,15 @@ RankMatrices RowParallelSum::native_sum(const Layer& layer, const std::vector<Ro
   return sums;
 }
 
+Reduction RowParallelSum::part_of(const Layer& layer, int rank) const {
+  const auto at = static_cast<std::size_t>(rank);
+  return Reduction::part(numerics_.contract.shape, layer.k(), leaf_of(layer), layer.cuts[at],
+                         layer.cuts[at + 1]);
+}
+
 std::vector<TreeNode> RowParallelSum::nodes_of_rank(const Layer& layer, int rank) const {
   const auto at = static_cast<std::size_t>(rank);
-  const std::int64_t begin = layer.cuts[at], end = layer.cuts[at + 1];
-  const auto part = Reduction::part(numerics_.contract.shape, layer.k(), leaf_of(layer), begin, end);
-  std::vector<TreeNode> nodes = nodes_of(part, end - begin);
+  std::vector<TreeNode> nodes = nodes_of(part_of(layer, rank), layer.cuts[at + 1] - layer.cuts[at]);
   if (!steps_.ships_leaves(site(layer, rank)) || nodes.empty()) return nodes;
   std::vector<TreeNode> leaves;
   for (std::int64_t leaf = nodes.front().first; leaf < nodes.back().last; ++leaf)
@@ -132,22 +136,14 @@ std::vector<TreeNode> RowParallelSum::nodes_of_rank(const Layer& layer, int rank
 std::vector<std::vector<float>> RowParallelSum::covers(const Layer& layer,
                                                        const std::vector<RowParallelPart>& parts,
                                                        const RankMatrices& xs) const {
-  const std::int64_t leaf = leaf_of(layer);
   std::vector<std::vector<float>> covers;
   for (std::size_t slot = 0; slot < parts.size(); ++slot) {
     const PackedWeights& weights = parts[slot].weights.packed();
-    const std::int64_t rows = xs[slot].rows, values = rows * weights.n();
+    const std::int64_t rows = xs[slot].rows;
     const auto nodes = nodes_of_rank(layer, parts[slot].rank);
-    auto& own = covers.emplace_back(nodes.size() * static_cast<std::size_t>(values));
-    const std::int64_t begin = layer.cuts[static_cast<std::size_t>(parts[slot].rank)];
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      const std::int64_t first = nodes[i].first * leaf - begin;
-      const std::int64_t last = std::min(nodes[i].last * leaf - begin, weights.k());
-      // A node splits by its number of leaves alone, so it is a whole tree of its own.
-      gemm(xs[slot].values.data() + first, xs[slot].width, rows, weights.columns(first, last),
-           Reduction::whole(numerics_.contract.shape, last - first, leaf),
-           own.data() + static_cast<std::int64_t>(i) * values, weights.n());
-    }
+    auto& own = covers.emplace_back(nodes.size() * static_cast<std::size_t>(rows * weights.n()));
+    gemm_nodes(xs[slot].values.data(), xs[slot].width, rows, weights, part_of(layer, parts[slot].rank), nodes,
+               own.data());
     steps_.after_partial(site(layer, parts[slot].rank), layer.role, own);
   }
   return covers;

@@ -60,6 +60,8 @@ class RowParallelSum {
   }
   /// Throws UnsupportedLayout naming the layer and the largest leaf that would do.
   void require_cuts_between_leaves(const Layer& layer) const;
+  /// A rank's columns of the tree.
+  Reduction part_of(const Layer& layer, int rank) const;
   /// The tree's nodes that a rank ships.
   std::vector<TreeNode> nodes_of_rank(const Layer& layer, int rank) const;
   int reductions(const Layer& layer, const std::vector<RowParallelPart>& parts) const;

@@ -32,17 +32,11 @@ Tensor columns_of_weights(const Tensor& weights, std::int64_t begin, std::int64_
   return Tensor::from({part.rows, part.width}, part.values);
 }
 
-/// Tops of the weights' rows over all of k: what the ranks would agree on.
-std::vector<std::int32_t> weight_tops(const RowParallelLinear& layer) {
-  const Tensor wide = layer.weights.to(DType::f32);
-  return row_tops(wide.f32().data(), wide.dim(1), wide.dim(0), wide.dim(1));
-}
-
 std::vector<LinearWeights> weights_of_ranks(const RowParallelLinear& layer,
                                             std::span<const std::int64_t> cuts, std::span<const int> ranks) {
   std::vector<LinearWeights> all;
   const bool exact = layer.arithmetic == Arithmetic::exact;
-  const auto tops = exact ? weight_tops(layer) : std::vector<std::int32_t>{};
+  const auto tops = exact ? weight_tops(layer.weights) : std::vector<std::int32_t>{};
   const PackedWeights whole = exact ? PackedWeights() : PackedWeights(layer.weights);
   for (const int rank : ranks) {
     const std::int64_t begin = cuts[static_cast<std::size_t>(rank)];
@@ -57,6 +51,12 @@ std::vector<LinearWeights> weights_of_ranks(const RowParallelLinear& layer,
 }
 
 }  // namespace
+
+std::vector<std::int64_t> even_cuts(std::int64_t k, int degree) {
+  std::vector<std::int64_t> cuts;
+  for (int rank = 0; rank <= degree; ++rank) cuts.push_back(k / degree * rank);
+  return cuts;
+}
 
 std::vector<std::int64_t> leaf_cuts(std::int64_t k, std::int64_t leaf, int degree) {
   const std::int64_t leaves = (k + leaf - 1) / leaf;

@@ -11,6 +11,7 @@
 #include "model/row_parallel.h"
 #include "model/shard_reader.h"
 #include "shardcheck/arithmetic/kernels.h"
+#include "shardcheck/model/row_parallel_linear.h"
 
 namespace shardcheck {
 namespace {
@@ -53,12 +54,6 @@ struct RankState {
   std::vector<float> final_norm;
   std::vector<RankLayer> layers;
 };
-
-std::vector<std::int64_t> even_cuts(std::int64_t k, int degree) {
-  std::vector<std::int64_t> cuts;
-  for (int rank = 0; rank <= degree; ++rank) cuts.push_back(k / degree * rank);
-  return cuts;
-}
 
 /// The local ranks' sources, in slot order.
 using RankSources = std::vector<std::unique_ptr<RankSource>>;
@@ -132,8 +127,7 @@ void ShardedModel::State::load_row_parallel(const RankSources& sources, std::str
   if (numerics.arithmetic == Arithmetic::exact) {
     std::vector<std::span<std::int32_t>> buffers;
     for (std::size_t slot = 0; slot < sources.size(); ++slot) {
-      const Tensor wide = sources[slot]->rows(role, layer).to(DType::f32);
-      tops[slot] = row_tops(wide.f32().data(), wide.dim(1), wide.dim(0), wide.dim(1));
+      tops[slot] = weight_tops(sources[slot]->rows(role, layer));
       buffers.emplace_back(tops[slot]);
     }
     collective.all_reduce_max_i32(buffers);

@@ -89,6 +89,9 @@ void gemm(const float* x, std::int64_t ldx, std::int64_t m, const PackedWeights&
 /// partial sum) for `Reduction::chain()`.
 void gemm_nodes(const float* x, std::int64_t ldx, std::int64_t m, const PackedWeights& w,
                 const Reduction& reduction, float* y);
+/// The same for other nodes of the tree over the local columns, such as its single leaves.
+void gemm_nodes(const float* x, std::int64_t ldx, std::int64_t m, const PackedWeights& w,
+                const Reduction& reduction, std::span<const TreeNode> nodes, float* y);
 
 constexpr int kMaxGemmThreads = 256;
 /// How many threads, the caller among them, share each later product of the calling thread (1 at first). Bits

@@ -57,6 +57,9 @@ struct LogicalTensor {
   Shape shape;
 };
 
+/// "layers.3.q", or the role itself outside layers (layer -1).
+std::string logical_name(std::string_view role, std::int64_t layer);
+
 /// Every logical tensor of a model, in the seed's draw order: embed; per layer q, k, v, (biases), o_proj,
 /// (o_bias), gate, up, down, attn_norm, ffn_norm, (q_norm, k_norm); final_norm; lm_head.
 std::vector<LogicalTensor> logical_tensors(const Geometry& geometry);

@@ -24,6 +24,9 @@ struct RowParallelLinear {
   DType storage = DType::f32;  // what the output is rounded to
 };
 
+/// Boundaries of K = `k` over `degree` ranks that divide it.
+std::vector<std::int64_t> even_cuts(std::int64_t k, int degree);
+
 /// Boundaries of K = `k` over `degree` ranks: whole leaves, as many on each rank as on any other or one more.
 std::vector<std::int64_t> leaf_cuts(std::int64_t k, std::int64_t leaf, int degree);
 

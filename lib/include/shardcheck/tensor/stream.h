@@ -3,9 +3,11 @@
 // on (key, i) only, so any part of a tensor can be produced on its own.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace shardcheck {
@@ -37,6 +39,14 @@ class Stream {
   template <typename T>
   const T& pick(const std::vector<T>& options) {
     return options[pick_index(options.size())];
+  }
+
+  /// A uniform random order of the values, in place.
+  template <typename T>
+  void shuffle(std::span<T> values) {
+    for (std::size_t i = values.size(); i > 1; --i)
+      std::swap(values[i - 1],
+                values[static_cast<std::size_t>(integer(0, static_cast<std::int64_t>(i) - 1))]);
   }
 
   /// An independent stream: children with different names never share numbers.
