@@ -14,13 +14,36 @@ constexpr int kMaxDepth = 32;
 
 struct Field {
   std::string_view name;
-  std::int64_t Geometry::*member;
+  std::int64_t Geometry::*member = nullptr;  // null: the degree of an axis
+  Axis axis = Axis::tp;
+
+  std::int64_t of(const Geometry& geometry, const Mesh& mesh) const {
+    return member != nullptr ? geometry.*member : mesh.degree(axis);
+  }
 };
 constexpr std::array kFields = {
-    Field{"d_model", &Geometry::d_model},   Field{"n_layers", &Geometry::n_layers},
-    Field{"n_heads", &Geometry::n_heads},   Field{"n_kv_heads", &Geometry::n_kv_heads},
-    Field{"head_dim", &Geometry::head_dim}, Field{"ffn", &Geometry::ffn},
+    Field{"d_model", &Geometry::d_model},
+    Field{"n_layers", &Geometry::n_layers},
+    Field{"n_heads", &Geometry::n_heads},
+    Field{"n_kv_heads", &Geometry::n_kv_heads},
+    Field{"head_dim", &Geometry::head_dim},
+    Field{"ffn", &Geometry::ffn},
     Field{"vocab", &Geometry::vocab},
+    Field{"positions", &Geometry::positions},
+    Field{"n_experts", &Geometry::n_experts},
+    Field{"expert_ffn", &Geometry::expert_ffn},
+    Field{"shared_ffn", &Geometry::shared_ffn},
+    Field{"q_lora", &Geometry::q_lora},
+    Field{"kv_lora", &Geometry::kv_lora},
+    Field{"nope_dim", &Geometry::nope_dim},
+    Field{"rope_dim", &Geometry::rope_dim},
+    Field{"v_dim", &Geometry::v_dim},
+    Field{"tp", nullptr, Axis::tp},
+    Field{"ep", nullptr, Axis::ep},
+    Field{"etp", nullptr, Axis::etp},
+    Field{"pp", nullptr, Axis::pp},
+    Field{"dp", nullptr, Axis::dp},
+    Field{"cp", nullptr, Axis::cp},
 };
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -162,13 +185,13 @@ std::int64_t Expression::apply(Step::Kind kind, std::int64_t left, std::int64_t 
   return value;
 }
 
-std::int64_t Expression::evaluate(const Geometry& geometry) const {
+std::int64_t Expression::evaluate(const Geometry& geometry, const Mesh& mesh) const {
   std::vector<std::int64_t> stack;
   for (const Step& step : steps_) {
     if (step.kind == Step::Kind::constant) {
       stack.push_back(step.value);
     } else if (step.kind == Step::Kind::field) {
-      stack.push_back(geometry.*kFields[static_cast<std::size_t>(step.value)].member);
+      stack.push_back(kFields[static_cast<std::size_t>(step.value)].of(geometry, mesh));
     } else {
       const std::int64_t right = stack.back();
       stack.pop_back();

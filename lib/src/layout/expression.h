@@ -1,5 +1,5 @@
-// Integer expressions over a geometry, as layout tables write sizes: "n_heads*head_dim", "2*ffn",
-// "(vocab+63)/64*64". Operators + - * / % with the usual precedence, unary minus, parentheses.
+// Integer expressions over a geometry and a mesh, as layout tables write sizes: "n_heads*head_dim",
+// "128*tp", "(vocab+63)/64*64". Operators + - * / % with the usual precedence, unary minus, parentheses.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace shardcheck {
 
 class Expression {
  public:
-  /// Names that may appear: d_model n_layers n_heads n_kv_heads head_dim ffn vocab.
+  /// Names that may appear: the extents of a geometry under the names of their members, and the degree of
+  /// each mesh axis under the axis's name.
   static std::vector<std::string> names();
 
   /// Throws InvalidLayout naming the position: unknown name or character, missing operand or parenthesis, an
@@ -22,7 +23,7 @@ class Expression {
   static Expression constant(std::int64_t value);
 
   /// 64-bit value; division truncates towards zero. Throws InvalidLayout on overflow or division by zero.
-  std::int64_t evaluate(const Geometry& geometry) const;
+  std::int64_t evaluate(const Geometry& geometry, const Mesh& mesh = {}) const;
 
   const std::string& text() const noexcept { return text_; }
 

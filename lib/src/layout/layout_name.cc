@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 
 #include "shardcheck/layout/layout_table.h"
@@ -9,9 +8,9 @@
 namespace shardcheck {
 namespace {
 
-constexpr std::array<std::string_view, 6> kAxes = {"tp", "ep", "etp", "pp", "dp", "cp"};
-constexpr int kMaxDegree = 1024;
+constexpr int kMaxDegree = Mesh::kMaxDegree;
 constexpr std::size_t kMaxName = 64;
+constexpr std::string_view kFirst = "first", kLast = "last";  // layers of the end stages
 
 bool is_name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
@@ -21,9 +20,11 @@ bool is_name_character(char c) {
 std::pair<std::string, int> parse_axis(std::string_view text) {
   const std::size_t digits = std::min(text.find_first_of("0123456789"), text.size());
   const std::string_view axis = text.substr(0, digits), number = text.substr(digits);
-  if (std::find(kAxes.begin(), kAxes.end(), axis) == kAxes.end()) {
-    throw InvalidLayout(
-        fmt::format("layout axis '{:.64}' is unknown (allowed: {})", text, fmt::join(kAxes, " ")));
+  if (!axis_from_name(axis) && axis != kFirst && axis != kLast) {
+    throw InvalidLayout(fmt::format(
+        "layout axis '{:.64}' is unknown (allowed: tp ep etp pp dp cp, and first and last for the "
+        "layers of the end stages)",
+        text));
   }
   int degree = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), degree);
@@ -43,14 +44,27 @@ int LayoutName::degree(std::string_view axis) const {
   return 1;
 }
 
+Mesh LayoutName::mesh() const {
+  std::vector<std::pair<Axis, int>> known;
+  for (const auto& [name, value] : axes) {
+    const auto axis = axis_from_name(name);
+    if (!axis) throw InvalidLayout(fmt::format("layout axis '{:.64}' is unknown", name));
+    known.emplace_back(*axis, value);
+  }
+  return Mesh(std::move(known));
+}
+
 std::string to_string(const LayoutName& name) {
   std::string text = name.table;
   char separator = ':';
-  for (const auto& [axis, degree] : name.axes) {
-    if (degree == 1) continue;
-    text += fmt::format("{}{}{}", separator, axis, degree);
+  const auto add = [&](std::string_view axis, int value, int usual) {
+    if (value == usual) return;
+    text += fmt::format("{}{}{}", separator, axis, value);
     separator = ',';
-  }
+  };
+  for (const auto& [axis, degree] : name.axes) add(axis, degree, axis == to_string(Axis::etp) ? 0 : 1);
+  add(kFirst, name.first_stage_layers, 0);
+  add(kLast, name.last_stage_layers, 0);
   return text;
 }
 
@@ -72,8 +86,18 @@ LayoutName parse_layout_name(std::string_view text) {
       throw InvalidLayout(fmt::format("layout '{:.80}': axis {} appears twice", text, axis.first));
     }
     seen.push_back(axis.first);
-    // Degree 1 is the default: dropping it makes equal layouts compare equal.
-    if (axis.second != 1) name.axes.push_back(std::move(axis));
+    if (axis.first == kFirst) {
+      name.first_stage_layers = axis.second;
+    } else if (axis.first == kLast) {
+      name.last_stage_layers = axis.second;
+    } else if (axis.second != 1 || axis.first == to_string(Axis::etp)) {
+      // Degree 1 is the default, and dropping it makes equal layouts compare equal; without etp, experts are
+      // cut over tp.
+      name.axes.push_back(std::move(axis));
+    }
+  }
+  if ((name.first_stage_layers > 0 || name.last_stage_layers > 0) && name.degree("pp") == 1) {
+    throw InvalidLayout(fmt::format("layout '{:.80}': {} and {} need an axis pp", text, kFirst, kLast));
   }
   return name;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "arithmetic/ceil_div.h"
 #include "shardcheck/text/errors.h"
@@ -69,6 +70,48 @@ constexpr Names vllm_names() {
 }
 constexpr Names kVllmNames = vllm_names();
 
+constexpr Names kMegatronNames = {
+    .embed = "embedding.word_embeddings.weight",
+    .final_norm = "decoder.final_layernorm.weight",
+    .lm_head = "output_layer.weight",
+    .q = "decoder.layers.{}.self_attention.linear_qkv.weight",
+    .k = "decoder.layers.{}.self_attention.linear_qkv.weight",
+    .v = "decoder.layers.{}.self_attention.linear_qkv.weight",
+    .q_bias = "decoder.layers.{}.self_attention.linear_qkv.bias",
+    .k_bias = "decoder.layers.{}.self_attention.linear_qkv.bias",
+    .v_bias = "decoder.layers.{}.self_attention.linear_qkv.bias",
+    .o_proj = "decoder.layers.{}.self_attention.linear_proj.weight",
+    .o_bias = "decoder.layers.{}.self_attention.linear_proj.bias",
+    .gate = "decoder.layers.{}.mlp.linear_fc1.weight",
+    .up = "decoder.layers.{}.mlp.linear_fc1.weight",
+    .down = "decoder.layers.{}.mlp.linear_fc2.weight",
+    .attn_norm = "decoder.layers.{}.self_attention.linear_qkv.layer_norm_weight",
+    .ffn_norm = "decoder.layers.{}.mlp.linear_fc1.layer_norm_weight",
+    .q_norm = "decoder.layers.{}.self_attention.q_layernorm.weight",
+    .k_norm = "decoder.layers.{}.self_attention.k_layernorm.weight",
+};
+
+constexpr Names kTorchtitanNames = {
+    .embed = "tok_embeddings.weight",
+    .final_norm = "norm.weight",
+    .lm_head = "output.weight",
+    .q = "layers.{}.attention.wq.weight",
+    .k = "layers.{}.attention.wk.weight",
+    .v = "layers.{}.attention.wv.weight",
+    .q_bias = "layers.{}.attention.wq.bias",
+    .k_bias = "layers.{}.attention.wk.bias",
+    .v_bias = "layers.{}.attention.wv.bias",
+    .o_proj = "layers.{}.attention.wo.weight",
+    .o_bias = "layers.{}.attention.wo.bias",
+    .gate = "layers.{}.feed_forward.w1.weight",
+    .up = "layers.{}.feed_forward.w3.weight",
+    .down = "layers.{}.feed_forward.w2.weight",
+    .attn_norm = "layers.{}.attention_norm.weight",
+    .ffn_norm = "layers.{}.ffn_norm.weight",
+    .q_norm = "layers.{}.attention.q_norm.weight",
+    .k_norm = "layers.{}.attention.k_norm.weight",
+};
+
 std::string_view pattern_of(const Names& names, std::string_view role) {
   const std::array<std::pair<std::string_view, std::string_view>, 18> table = {{
       {"embed", names.embed},
@@ -107,16 +150,30 @@ void require_divisible(std::string_view label, std::int64_t value, int degree) {
 
 /// How a convention holds the two vocabulary tensors.
 enum class VocabularyRule : std::uint8_t {
-  chunk,           // both cut by ceil(vocab / t), the last rank may hold less (seed, torch.chunk)
-  even,            // both cut evenly
-  whole_embedding  // embedding whole on every rank, untied head cut evenly (Hugging Face's plan)
+  chunk,             // both cut by ceil(vocab / t), the last rank may hold less (seed, torch.chunk)
+  even,              // both cut evenly (torchtitan)
+  padded,            // both padded with zero rows to a multiple of 64, then cut evenly (vLLM)
+  padded_by_degree,  // both padded to a multiple of 128 t, then cut (Megatron)
+  whole_embedding    // embedding whole on every rank, untied head cut evenly (Hugging Face's plan)
+};
+
+/// What tells the conventions of one model family apart.
+struct Convention {
+  std::string_view name;
+  const Names* names = nullptr;
+  VocabularyRule vocabulary = VocabularyRule::even;
+  RowBias row_bias = RowBias::after_sum;
+  bool per_group = false;           // fused qkv: each KV head's queries, key and value together
+  bool interleaved_rotary = false;  // rows of a head's q and k: rotary pairs side by side
 };
 
 class LlamaConsumer final : public Consumer {
  public:
-  LlamaConsumer(std::string_view name, const Names& names, VocabularyRule vocabulary,
-                RowBias row_bias = RowBias::after_sum)
-      : name_(name), names_(names), vocabulary_(vocabulary), row_bias_(row_bias) {}
+  explicit LlamaConsumer(const Convention& convention)
+      : name_(convention.name),
+        names_(*convention.names),
+        vocabulary_(convention.vocabulary),
+        convention_(convention) {}
 
   std::string_view name() const override { return name_; }
 
@@ -127,9 +184,10 @@ class LlamaConsumer final : public Consumer {
     const bool cuts_evenly =
         vocabulary_ == VocabularyRule::even || (vocabulary_ == VocabularyRule::whole_embedding && !g.tied);
     if (cuts_evenly) require_divisible("vocab", g.vocab, degree);
+    if (vocabulary_ == VocabularyRule::padded) require_divisible("padded vocab", padded(g, degree), degree);
   }
 
-  RowBias row_bias() const override { return row_bias_; }
+  RowBias row_bias() const override { return convention_.row_bias; }
 
   bool embedding_is_whole(const Geometry& /*g*/) const override {
     return vocabulary_ == VocabularyRule::whole_embedding;
@@ -139,7 +197,7 @@ class LlamaConsumer final : public Consumer {
   }
 
   LocalExtent extent(const Geometry& g, int degree, int rank) const override {
-    const std::int64_t share = ceil_div<std::int64_t>(g.vocab, degree);
+    const std::int64_t share = ceil_div<std::int64_t>(padded(g, degree), degree);
     const std::int64_t begin = std::min(share * rank, g.vocab);
     const std::int64_t end = std::min(begin + share, g.vocab);
     const bool whole_embed = embedding_is_whole(g);
@@ -161,12 +219,34 @@ class LlamaConsumer final : public Consumer {
     const std::string_view stored = role == "lm_head" && g.tied ? "embed" : role;
     const std::string_view pattern = pattern_of(names_, stored);
     const std::string tensor = layer < 0 ? std::string(pattern) : fmt::format(fmt::runtime(pattern), layer);
-    return {tensor, first_row(g, local, role), row_count(g, local, role)};
+    LocalRows rows{tensor, first_row(g, local, role), row_count(g, local, role)};
+    const bool in_qkv =
+        role == "q" || role == "k" || role == "v" || role == "q_bias" || role == "k_bias" || role == "v_bias";
+    if (in_qkv && convention_.per_group) {
+      const std::int64_t queries = local.heads / local.kv_heads * g.head_dim;
+      rows.block = role.front() == 'q' ? queries : g.head_dim;
+      rows.stride = queries + 2 * g.head_dim;
+      rows.first = role.front() == 'q' ? 0 : role.front() == 'k' ? queries : queries + g.head_dim;
+    }
+    rows.interleaved_rotary = in_qkv && role.front() != 'v' && convention_.interleaved_rotary;
+    if (role == "embed" || role == "lm_head") {
+      const std::int64_t all = padded(g, degree);
+      if (all != g.vocab) rows.padded_to = all / degree;
+    }
+    return rows;
   }
 
  private:
   bool fused(std::string_view one, std::string_view other) const {
     return pattern_of(names_, one) == pattern_of(names_, other);
+  }
+
+  /// Rows of the vocabulary with their padding.
+  std::int64_t padded(const Geometry& g, int degree) const {
+    const bool by_degree = vocabulary_ == VocabularyRule::padded_by_degree;
+    if (!by_degree && vocabulary_ != VocabularyRule::padded) return g.vocab;
+    const std::int64_t multiple = by_degree ? std::int64_t{128} * degree : 64;
+    return ceil_div(g.vocab, multiple) * multiple;
   }
 
   /// Rows before the role in its local tensor: fused tensors are stacked q, k, v and gate, up.
@@ -193,20 +273,52 @@ class LlamaConsumer final : public Consumer {
   std::string_view name_;
   const Names& names_;
   VocabularyRule vocabulary_;
-  RowBias row_bias_;
+  Convention convention_;
 };
 
-const std::array<LlamaConsumer, 4>& all_consumers() {
-  static const std::array<LlamaConsumer, 4> consumers = {
-      LlamaConsumer("hf", kHuggingFaceNames, VocabularyRule::whole_embedding),
-      LlamaConsumer("seed", kSeedNames, VocabularyRule::chunk),
-      LlamaConsumer("seed-summed-bias", kSeedNames, VocabularyRule::chunk, RowBias::summed),
-      LlamaConsumer("vllm", kVllmNames, VocabularyRule::even),
+const std::array<LlamaConsumer, 6>& all_consumers() {
+  static const std::array<LlamaConsumer, 6> consumers = {
+      LlamaConsumer(
+          {.name = "hf", .names = &kHuggingFaceNames, .vocabulary = VocabularyRule::whole_embedding}),
+      LlamaConsumer({.name = "megatron",
+                     .names = &kMegatronNames,
+                     .vocabulary = VocabularyRule::padded_by_degree,
+                     .per_group = true}),
+      LlamaConsumer({.name = "seed", .names = &kSeedNames, .vocabulary = VocabularyRule::chunk}),
+      LlamaConsumer({.name = "seed-summed-bias",
+                     .names = &kSeedNames,
+                     .vocabulary = VocabularyRule::chunk,
+                     .row_bias = RowBias::summed}),
+      LlamaConsumer({.name = "torchtitan", .names = &kTorchtitanNames, .interleaved_rotary = true}),
+      LlamaConsumer({.name = "vllm", .names = &kVllmNames, .vocabulary = VocabularyRule::padded}),
   };
   return consumers;
 }
 
 }  // namespace
+
+Tensor read_rows(const Tensor& local, const LocalRows& where, std::int64_t head_dim) {
+  if (where.block == 0 && !where.interleaved_rotary) return local.rows(where.first, where.count);
+  const std::int64_t block = where.block == 0 ? where.count : where.block;
+  Shape shape = local.shape();
+  shape.at(0) = where.count;
+  Tensor rows = Tensor::uninitialized(local.dtype(), shape);
+  std::byte* out = rows.mutable_bytes().data();
+  for (std::int64_t begin = 0; begin < where.count; begin += block) {
+    const Tensor piece = local.rows(where.first + begin / block * where.stride, block);
+    const std::size_t row_bytes = piece.bytes().size() / static_cast<std::size_t>(block);
+    for (std::int64_t row = 0; row < block; ++row) {
+      std::int64_t to = begin + row;
+      if (where.interleaved_rotary) {
+        const std::int64_t inside = to % head_dim;
+        to = to - inside + inside % 2 * (head_dim / 2) + inside / 2;
+      }
+      std::memcpy(out + static_cast<std::size_t>(to) * row_bytes,
+                  piece.bytes().data() + static_cast<std::size_t>(row) * row_bytes, row_bytes);
+    }
+  }
+  return rows;
+}
 
 std::int64_t Consumer::kv_head_of(const LocalExtent& extent, std::int64_t head) const {
   return head / (extent.heads / extent.kv_heads);

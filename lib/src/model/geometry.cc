@@ -25,28 +25,87 @@ void require_positive(std::string_view field, double value, double high) {
   }
 }
 
-/// Matrices of one layer and of the ends; every factor is at most 2^24, so the terms fit int64.
+/// Matrices of one layer and of the ends; every factor is at most 2^24, so the products fit a double.
 double parameter_count(const Geometry& g) {
   const auto d = static_cast<double>(g.d_model);
   const double attention = d * static_cast<double>(2 * g.attention_width() + 2 * g.kv_width());
   const double mlp = 3.0 * d * static_cast<double>(g.ffn);
-  return static_cast<double>(g.n_layers) * (attention + mlp) + 2.0 * d * static_cast<double>(g.vocab);
+  const double experts = 3.0 * d *
+                         (static_cast<double>(g.n_experts) * static_cast<double>(g.expert_ffn) +
+                          static_cast<double>(g.shared_ffn));
+  return static_cast<double>(g.n_layers) * (attention + mlp + experts) +
+         d * (2.0 * static_cast<double>(g.vocab) + static_cast<double>(g.positions));
+}
+
+constexpr std::int64_t kMaxExperts = std::int64_t{1} << 16;
+
+/// A field that must be set with another and only with it.
+void require_set(std::string_view field, std::int64_t value, std::string_view owner, bool owned) {
+  if (owned) return require_range(field, value, 1, kMaxExtent);
+  if (value != 0) {
+    throw InvalidInput(fmt::format("{}={} has no meaning: allowed 0 without {}", field, value, owner));
+  }
+}
+
+void validate_experts(const Geometry& g) {
+  require_range("experts", g.n_experts, 0, kMaxExperts);
+  require_set("expert_ffn", g.expert_ffn, "experts", g.n_experts > 0);
+  require_range("shared_ffn", g.shared_ffn, 0, g.n_experts > 0 ? kMaxExtent : 0);
+  require_range("dense_layers", g.dense_layers, 0, g.n_experts > 0 ? g.n_layers : 0);
+  if (g.router_bias && g.n_experts == 0) {
+    throw InvalidInput("router_bias=true has no meaning: allowed false without experts");
+  }
+}
+
+void validate_latent_attention(const Geometry& g) {
+  const bool latent = g.kv_lora != 0;
+  require_range("kv_lora", g.kv_lora, 0, kMaxExtent);
+  require_range("q_lora", g.q_lora, 0, latent ? kMaxExtent : 0);
+  require_set("nope_dim", g.nope_dim, "kv_lora", latent);
+  require_set("rope_dim", g.rope_dim, "kv_lora", latent);
+  require_set("v_dim", g.v_dim, "kv_lora", latent);
+  if (latent && (g.qkv_bias || g.qk_norm || g.sinks)) {
+    throw InvalidInput("kv_lora: allowed only without qkv_bias, qk_norm and sinks");
+  }
 }
 
 class LogicalList {
  public:
   explicit LogicalList(const Geometry& geometry) : g_(geometry) {}
 
-  void add(std::string_view role, std::int64_t layer, Shape shape) {
-    LogicalTensor tensor;
-    tensor.role = std::string(role);
-    tensor.layer = layer;
-    tensor.name = logical_name(role, layer);
-    tensor.shape = std::move(shape);
-    all_.push_back(std::move(tensor));
+  void add(std::string_view role, std::int64_t layer, Shape shape, std::int64_t expert = -1) {
+    all_.push_back({logical_name(role, layer, expert), std::string(role), layer, std::move(shape), expert});
   }
 
   void add_layer(std::int64_t layer) {
+    if (g_.kv_lora > 0) {
+      add_latent_attention(layer);
+    } else {
+      add_attention(layer);
+    }
+    if (g_.o_bias) add("o_bias", layer, {g_.d_model});
+    if (g_.has_experts(layer)) {
+      add_experts(layer);
+    } else {
+      add_mlp(layer);
+    }
+    add_norm("attn_norm", layer);
+    add_norm("ffn_norm", layer);
+    if (g_.qk_norm) {
+      add("q_norm", layer, {g_.head_dim});
+      add("k_norm", layer, {g_.head_dim});
+    }
+  }
+
+  void add_norm(const std::string& role, std::int64_t layer) {
+    add(role, layer, {g_.d_model});
+    if (g_.norm == Norm::layer) add(role + "_bias", layer, {g_.d_model});
+  }
+
+  std::vector<LogicalTensor> take() { return std::move(all_); }
+
+ private:
+  void add_attention(std::int64_t layer) {
     const std::int64_t d = g_.d_model;
     add("q", layer, {g_.attention_width(), d});
     add("k", layer, {g_.kv_width(), d});
@@ -56,22 +115,51 @@ class LogicalList {
       add("k_bias", layer, {g_.kv_width()});
       add("v_bias", layer, {g_.kv_width()});
     }
+    if (g_.sinks) add("sinks", layer, {g_.n_heads});
     add("o_proj", layer, {d, g_.attention_width()});
-    if (g_.o_bias) add("o_bias", layer, {d});
-    add("gate", layer, {g_.ffn, d});
-    add("up", layer, {g_.ffn, d});
-    add("down", layer, {d, g_.ffn});
-    add("attn_norm", layer, {d});
-    add("ffn_norm", layer, {d});
-    if (g_.qk_norm) {
-      add("q_norm", layer, {g_.head_dim});
-      add("k_norm", layer, {g_.head_dim});
-    }
   }
 
-  std::vector<LogicalTensor> take() { return std::move(all_); }
+  void add_latent_attention(std::int64_t layer) {
+    const std::int64_t d = g_.d_model;
+    const std::int64_t query = g_.n_heads * (g_.nope_dim + g_.rope_dim);
+    if (g_.q_lora > 0) {
+      add("q_down", layer, {g_.q_lora, d});
+      add("q_lora_norm", layer, {g_.q_lora});
+      add("q_up", layer, {query, g_.q_lora});
+    } else {
+      add("q", layer, {query, d});
+    }
+    add("kv_down", layer, {g_.kv_lora + g_.rope_dim, d});
+    add("kv_lora_norm", layer, {g_.kv_lora});
+    add("kv_up", layer, {g_.n_heads * (g_.nope_dim + g_.v_dim), g_.kv_lora});
+    add("o_proj", layer, {d, g_.n_heads * g_.v_dim});
+  }
 
- private:
+  void add_mlp(std::int64_t layer) {
+    const std::int64_t d = g_.d_model;
+    if (g_.gated) add("gate", layer, {g_.ffn, d});
+    if (g_.gated && g_.mlp_bias) add("gate_bias", layer, {g_.ffn});
+    add("up", layer, {g_.ffn, d});
+    if (g_.mlp_bias) add("up_bias", layer, {g_.ffn});
+    add("down", layer, {d, g_.ffn});
+    if (g_.mlp_bias) add("down_bias", layer, {d});
+  }
+
+  void add_experts(std::int64_t layer) {
+    const std::int64_t d = g_.d_model;
+    add("router", layer, {g_.n_experts, d});
+    if (g_.router_bias) add("router_bias", layer, {g_.n_experts});
+    for (std::int64_t expert = 0; expert < g_.n_experts; ++expert) {
+      if (g_.gated) add("expert_gate", layer, {g_.expert_ffn, d}, expert);
+      add("expert_up", layer, {g_.expert_ffn, d}, expert);
+      add("expert_down", layer, {d, g_.expert_ffn}, expert);
+    }
+    if (g_.shared_ffn == 0) return;
+    if (g_.gated) add("shared_gate", layer, {g_.shared_ffn, d});
+    add("shared_up", layer, {g_.shared_ffn, d});
+    add("shared_down", layer, {d, g_.shared_ffn});
+  }
+
   const Geometry& g_;
   std::vector<LogicalTensor> all_;
 };
@@ -79,6 +167,7 @@ class LogicalList {
 }  // namespace
 
 std::string_view to_string(Rope rope) noexcept { return rope == Rope::none ? "none" : "half"; }
+std::string_view to_string(Norm norm) noexcept { return norm == Norm::rms ? "rms" : "layer"; }
 
 void validate(const Geometry& g) {
   require_range("d_model", g.d_model, 1, kMaxExtent);
@@ -103,9 +192,26 @@ void validate(const Geometry& g) {
   if (g.rope != Rope::none && g.head_dim % 2 != 0) {
     throw InvalidInput(fmt::format("head_dim={} is odd: RoPE rotates pairs, so it must be even", g.head_dim));
   }
+  require_range("positions", g.positions, 0, kMaxExtent);
+  validate_experts(g);
+  validate_latent_attention(g);
   if (parameter_count(g) > static_cast<double>(kMaxElements)) {
     throw InvalidInput(fmt::format("the model has more than {} parameters: {}", kMaxElements, to_string(g)));
   }
+}
+
+void require_forward(const Geometry& g) {
+  const auto refuse = [](std::string_view field, auto value, std::string_view allowed) {
+    throw InvalidInput(
+        fmt::format("{}={}: no forward pass runs such a model yet; allowed: {}", field, value, allowed));
+  };
+  if (g.norm != Norm::rms) refuse("norm", to_string(g.norm), "rms");
+  if (!g.gated) refuse("gated", g.gated, "true");
+  if (g.mlp_bias) refuse("mlp_bias", g.mlp_bias, "false");
+  if (g.sinks) refuse("sinks", g.sinks, "false");
+  if (g.positions != 0) refuse("positions", g.positions, "0");
+  if (g.n_experts != 0) refuse("experts", g.n_experts, "0");
+  if (g.kv_lora != 0) refuse("kv_lora", g.kv_lora, "0");
 }
 
 Geometry toy() { return Geometry{}; }
@@ -117,22 +223,47 @@ Geometry toy_kv4() {
 }
 
 std::string to_string(const Geometry& g) {
-  return fmt::format(
+  std::string text = fmt::format(
       "d_model={} layers={} heads={} kv_heads={} head_dim={} ffn={} vocab={} norm_eps={} rope={} "
       "rope_theta={} tied={} qkv_bias={} o_bias={} qk_norm={}",
       g.d_model, g.n_layers, g.n_heads, g.n_kv_heads, g.head_dim, g.ffn, g.vocab, g.norm_eps,
       to_string(g.rope), g.rope_theta, g.tied, g.qkv_bias, g.o_bias, g.qk_norm);
+  const Geometry plain;
+  const auto add = [&text](std::string_view field, auto value, auto usual) {
+    if (value != usual) text += fmt::format(" {}={}", field, value);
+  };
+  add("norm", to_string(g.norm), to_string(plain.norm));
+  add("gated", g.gated, plain.gated);
+  add("mlp_bias", g.mlp_bias, plain.mlp_bias);
+  add("sinks", g.sinks, plain.sinks);
+  add("positions", g.positions, plain.positions);
+  add("experts", g.n_experts, plain.n_experts);
+  add("expert_ffn", g.expert_ffn, plain.expert_ffn);
+  add("shared_ffn", g.shared_ffn, plain.shared_ffn);
+  add("dense_layers", g.dense_layers, plain.dense_layers);
+  add("router_bias", g.router_bias, plain.router_bias);
+  add("q_lora", g.q_lora, plain.q_lora);
+  add("kv_lora", g.kv_lora, plain.kv_lora);
+  add("nope_dim", g.nope_dim, plain.nope_dim);
+  add("rope_dim", g.rope_dim, plain.rope_dim);
+  add("v_dim", g.v_dim, plain.v_dim);
+  return text;
 }
 
-std::string logical_name(std::string_view role, std::int64_t layer) {
-  return layer < 0 ? std::string(role) : fmt::format("layers.{}.{}", layer, role);
+std::string logical_name(std::string_view role, std::int64_t layer, std::int64_t expert) {
+  if (layer < 0) return std::string(role);
+  if (expert < 0) return fmt::format("layers.{}.{}", layer, role);
+  constexpr std::string_view kPrefix = "expert_";
+  if (role.starts_with(kPrefix)) role.remove_prefix(kPrefix.size());
+  return fmt::format("layers.{}.experts.{}.{}", layer, expert, role);
 }
 
 std::vector<LogicalTensor> logical_tensors(const Geometry& geometry) {
   LogicalList list(geometry);
   list.add("embed", -1, {geometry.vocab, geometry.d_model});
+  if (geometry.positions > 0) list.add("positions", -1, {geometry.positions, geometry.d_model});
   for (std::int64_t layer = 0; layer < geometry.n_layers; ++layer) list.add_layer(layer);
-  list.add("final_norm", -1, {geometry.d_model});
+  list.add_norm("final_norm", -1);
   if (!geometry.tied) list.add("lm_head", -1, {geometry.vocab, geometry.d_model});
   return list.take();
 }

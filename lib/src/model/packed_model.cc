@@ -14,6 +14,7 @@ bool is_linear(const LogicalTensor& tensor) { return tensor.shape.size() == 2 &&
 
 PackedModel::PackedModel(Geometry geometry, const TensorMap& logical, Arithmetic arithmetic) {
   validate(geometry);
+  require_forward(geometry);
   require_weights_of(geometry, logical);
   if (arithmetic == Arithmetic::exact)
     throw InvalidInput(

@@ -168,6 +168,7 @@ namespace {
 
 const TensorMap& checked(const Geometry& geometry, const TensorMap& logical) {
   validate(geometry);
+  require_forward(geometry);
   require_weights_of(geometry, logical);
   return logical;
 }

@@ -22,7 +22,7 @@ std::map<std::string, Shape> local_shapes(const Geometry& geometry, const Consum
     if (logical.role == "down") shape[1] = extent.ffn;
     const auto [place, fresh] = shapes.try_emplace(rows.tensor, shape);
     const std::int64_t before = fresh ? 0 : place->second[0];
-    place->second[0] = std::max(before, rows.first + rows.count);
+    place->second[0] = std::max({before, rows.end(), rows.padded_to});
   }
   return shapes;
 }
@@ -74,7 +74,7 @@ const Tensor& ShardReader::tensor(const std::string& name) const {
 
 Tensor ShardReader::rows(std::string_view role, std::int64_t layer) const {
   const LocalRows where = consumer_.locate(geometry_, degree_, rank_, role, layer);
-  return tensor(where.tensor).rows(where.first, where.count);
+  return read_rows(tensor(where.tensor), where, geometry_.head_dim);
 }
 
 std::vector<float> ShardReader::values(std::string_view role, std::int64_t layer) const {

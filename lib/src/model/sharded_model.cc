@@ -264,6 +264,7 @@ ShardedModel::ShardedModel(Geometry geometry, const ShardedTensors& shards, cons
                            Collective& collective, Arithmetic arithmetic, Contract contract,
                            const ForwardSteps& steps, CoverExchange exchange) {
   validate(geometry);
+  require_forward(geometry);
   state_ = std::make_unique<State>(geometry, consumer, collective, Numerics{arithmetic, std::move(contract)},
                                    steps, exchange);
   RankSources sources;

@@ -3,111 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cstring>
-#include <functional>
-#include <numeric>
 #include <set>
+#include <span>
 
 #include "box_copy.h"
-#include "partial.h"
+#include "shards.h"
 
 namespace shardcheck {
 namespace {
 
-bool is_replicated(const PlacedTensor& placed) {
-  return std::holds_alternative<Replicate>(placed.placement());
-}
-bool is_partial(const PlacedTensor& placed) { return std::holds_alternative<Partial>(placed.placement()); }
-
-/// A tensor cut along dimension `dim`, as [outer, dim, inner]; a tensor held whole is one run.
-std::array<std::int64_t, 3> cut_view(const Shape& shape, int dim) {
-  const auto product = [](auto first, auto last) {
-    return std::accumulate(first, last, std::int64_t{1}, std::multiplies<>());
-  };
-  if (dim < 0) return {1, product(shape.begin(), shape.end()), 1};
-  const auto at = shape.begin() + dim;
-  return {product(shape.begin(), at), *at, product(at + 1, shape.end())};
-}
-
-enum class Direction : std::uint8_t { to_shard, to_full };
-
-/// Copies what one rank holds between a full tensor and its shard, run by run.
-void copy_selection(const PlacedTensor& placed, int rank, DType dtype, const std::byte* source,
-                    std::byte* target, Direction direction) {
-  const Selection selection = placed.selection(rank);
-  const auto full = cut_view(placed.shape(), selection.dim);
-  const auto shard = cut_view(placed.local_shape(rank), selection.dim);
-  const std::vector<Run> runs = selection.dim < 0 ? std::vector<Run>{{0, full[1]}} : selection.runs;
-  std::int64_t local = 0;
-  for (const Run& run : runs) {
-    const std::array<std::int64_t, 3> size = {full[0], run.length, full[2]};
-    const std::array<std::int64_t, 3> full_origin = {0, run.global, 0}, shard_origin = {0, local, 0};
-    const BoxPlace in_full{full, full_origin}, in_shard{shard, shard_origin};
-    const bool cuts = direction == Direction::to_shard;
-    copy_box(placed.name(), dtype, size, source, cuts ? in_full : in_shard, target,
-             cuts ? in_shard : in_full);
-    local += run.length;
-  }
-}
-
-/// Throws InvalidShards unless `shards` is one tensor per rank, of the local shapes and one dtype.
-void require_shards(const PlacedTensor& placed, const std::vector<Tensor>& shards) {
-  if (shards.size() != static_cast<std::size_t>(placed.degree())) {
-    throw InvalidShards(fmt::format("{}: got {} shards, expected {} (one per rank of TP degree {})",
-                                    placed.name(), shards.size(), placed.degree(), placed.degree()));
-  }
-  for (int rank = 0; rank < placed.degree(); ++rank) {
-    const Tensor& shard = shards[static_cast<std::size_t>(rank)];
-    if (const Shape expected = placed.local_shape(rank); shard.shape() != expected) {
-      throw InvalidShards(fmt::format("{}: rank {} of {} has the shape {}, expected {}", placed.name(), rank,
-                                      placed.degree(), to_string(shard.shape()), to_string(expected)));
-    }
-    if (shard.dtype() != shards.front().dtype()) {
-      throw InvalidShards(fmt::format("{}: rank {} of {} is {}, rank 0 is {}", placed.name(), rank,
-                                      placed.degree(), short_name(shard.dtype()),
-                                      short_name(shards.front().dtype())));
-    }
-  }
-}
-
-/// Throws InvalidShards naming the first rank that differs from rank 0, and the element.
-void require_equal_replicas(const PlacedTensor& placed, const std::vector<Tensor>& shards) {
-  for (std::size_t rank = 1; rank < shards.size(); ++rank) {
-    if (shards[rank].same_bytes(shards.front())) continue;
-    throw InvalidShards(
-        fmt::format("{}: the replica on rank {} of {} differs from rank 0, first at element {}",
-                    placed.name(), rank, placed.degree(), shards.front().first_difference(shards[rank])));
-  }
-}
-
-const Tensor& logical_part(const LogicalTensor& part, const TensorMap& logical) {
-  const auto found = logical.find(part.name);
-  if (found == logical.end())
-    throw InvalidInput(fmt::format("the logical tensor '{}' is missing", part.name));
-  if (found->second.shape() != part.shape) {
-    throw InvalidInput(fmt::format("the logical tensor '{}' has the shape {}, expected {}", part.name,
-                                   to_string(found->second.shape()), to_string(part.shape)));
-  }
-  return found->second;
-}
-
-/// Throws InvalidLayout unless the parts of an entry fill its tensor exactly.
-void require_stack(const LayoutEntry& entry) {
-  std::int64_t elements = 0;
-  for (const LogicalTensor& part : entry.parts) elements += element_count(part.shape);
-  if (elements != element_count(entry.placed.shape())) {
-    throw InvalidLayout(fmt::format("{}: its logical tensors have {} elements, its shape is {}", entry.name,
-                                    elements, to_string(entry.placed.shape())));
-  }
-}
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 /// The same layout with every Partial tensor held whole instead.
 Layout without_partial(Layout layout) {
   for (LayoutEntry& entry : layout.entries) {
-    if (is_partial(entry.placed)) {
-      entry.placed = PlacedTensor(entry.name, entry.placed.shape(), Replicate{}, entry.placed.degree());
+    if (entry.placed.is_partial()) {
+      entry.placed = PlacedTensor(entry.name, entry.placed.shape(), {}, layout.mesh, entry.placed.held());
     }
   }
   return layout;
@@ -115,19 +26,20 @@ Layout without_partial(Layout layout) {
 
 bool has_partial(const Layout& layout) {
   return std::any_of(layout.entries.begin(), layout.entries.end(),
-                     [](const LayoutEntry& entry) { return is_partial(entry.placed); });
+                     [](const LayoutEntry& entry) { return entry.placed.is_partial(); });
 }
 
 /// dtype of every logical tensor a layout's shards hold.
 std::map<std::string_view, DType> logical_dtypes(const Layout& layout, const ShardedTensors& shards) {
   std::map<std::string_view, DType> dtypes;
   for (const LayoutEntry& entry : layout.entries) {
-    for (const LogicalTensor& part : entry.parts) dtypes[part.name] = shards.at(entry.name).front().dtype();
+    const DType dtype = shards.at(entry.name)[at(first_holder(entry.placed))].dtype();
+    for (const LogicalTensor& part : entry.parts) dtypes[part.name] = dtype;
   }
   return dtypes;
 }
 
-/// The target's tensors, every element still to be written.
+/// The target's tensors, every element still to be written, padding zero.
 ShardedTensors allocate_shards(const Layout& target, const std::map<std::string_view, DType>& dtypes) {
   ShardedTensors shards;
   for (const LayoutEntry& entry : target.entries) {
@@ -139,9 +51,16 @@ ShardedTensors allocate_shards(const Layout& target, const std::map<std::string_
                                         short_name(dtypes.at(part.name))));
       }
     }
+    const auto& order = entry.arrangement().order;
+    const bool padded =
+        has_padding(entry.placed) ||
+        std::any_of(order.begin(), order.end(), [](const Run& run) { return run.global < 0; });
     std::vector<Tensor>& tensors = shards[entry.name];
-    for (int rank = 0; rank < entry.placed.degree(); ++rank) {
-      tensors.push_back(allocate_tensor(entry.name, dtype, entry.placed.local_shape(rank)));
+    tensors.resize(at(target.degree));
+    for (const int rank : entry.placed.holders()) {
+      const Shape shape = entry.placed.local_shape(rank);
+      tensors[at(rank)] = allocate_tensor(entry.name, dtype, shape);
+      if (padded) tensors[at(rank)] = Tensor::zeros(dtype, shape);
     }
   }
   return shards;
@@ -155,20 +74,53 @@ auto tensors_by_entry(const Layout& layout, Tensors& shards) {
   return pointers;
 }
 
+/// A copy whose values change on the way.
+void copy_shifted(const std::string& name, const Copy& copy, const Tensor& from, Tensor& to) {
+  const auto dims = at(copy.dims);
+  const Shape size(copy.size.begin(), copy.size.begin() + copy.dims), origin(dims, 0);
+  Tensor box = allocate_tensor(name, from.dtype(), size);
+  copy_box(name, from.dtype(), size, from.bytes().data(),
+           {from.shape(), std::span(copy.source_origin).first(from.shape().size())},
+           std::span(copy.source_dim).first(dims), box.mutable_bytes().data(), {size, origin});
+  box = shifted(name, box, copy.shift);
+  copy_box(name, from.dtype(), size, box.bytes().data(), {size, origin}, to.mutable_bytes().data(),
+           {to.shape(), std::span(copy.target_origin).first(dims)});
+}
+
 void execute(const Plan& plan, const Layout& source, const ShardedTensors& shards, const Layout& target,
              ShardedTensors& result) {
   const auto sources = tensors_by_entry(source, shards);
   const auto targets = tensors_by_entry(target, result);
   for (const Copy& copy : plan.copies) {
-    const auto prefix = [&copy](const auto& extents) {
-      return std::span<const std::int64_t>(extents).first(static_cast<std::size_t>(copy.dims));
-    };
-    const auto at = [](std::int64_t index) { return static_cast<std::size_t>(index); };
     const Tensor& from = (*sources[at(copy.source_entry)])[at(copy.source_rank)];
     Tensor& to = (*targets[at(copy.target_entry)])[at(copy.target_rank)];
-    copy_box(target.entries[at(copy.target_entry)].name, from.dtype(), prefix(copy.size), from.bytes().data(),
-             {from.shape(), prefix(copy.source_origin)}, to.mutable_bytes().data(),
-             {to.shape(), prefix(copy.target_origin)});
+    const std::string& name = target.entries[at(copy.target_entry)].name;
+    if (copy.shift != 0) {
+      copy_shifted(name, copy, from, to);
+      continue;
+    }
+    const auto dims = at(copy.dims);
+    copy_box(name, from.dtype(), std::span(copy.size).first(dims), from.bytes().data(),
+             {from.shape(), std::span(copy.source_origin).first(from.shape().size())},
+             std::span(copy.source_dim).first(dims), to.mutable_bytes().data(),
+             {to.shape(), std::span(copy.target_origin).first(dims)});
+  }
+}
+
+/// Throws InvalidShards when a tied copy differs from what it is tied to.
+void require_tied_copies(const Layout& source, const ShardedTensors& shards) {
+  TensorMap logical;
+  for (const LayoutEntry& entry : source.entries) {
+    if (!entry.tied) continue;
+    for (const LogicalTensor& part : entry.parts) {
+      const LayoutEntry& held = source.entry_of(part.name);
+      Layout one = source;
+      one.entries = {held};
+      for (auto& [name, tensor] : gather({{held.name, shards.at(held.name)}}, one)) {
+        logical.insert_or_assign(name, std::move(tensor));
+      }
+    }
+    require_tied(entry, shards.at(entry.name), logical);
   }
 }
 
@@ -176,8 +128,9 @@ void execute(const Plan& plan, const Layout& source, const ShardedTensors& shard
 ShardedTensors reshard_by_copies(const ShardedTensors& shards, const Layout& source, const Layout& target) {
   const Plan plan = make_plan(source, target);
   for (const LayoutEntry& entry : source.entries) {
-    if (is_replicated(entry.placed)) require_equal_replicas(entry.placed, shards.find(entry.name)->second);
+    require_equal_replicas(entry.placed, shards.find(entry.name)->second);
   }
+  require_tied_copies(source, shards);
   ShardedTensors result = allocate_shards(target, logical_dtypes(source, shards));
   execute(plan, source, shards, target, result);
   return result;
@@ -187,106 +140,17 @@ ShardedTensors reshard_by_copies(const ShardedTensors& shards, const Layout& sou
 ShardedTensors reshard_with_partial(ShardedTensors shards, const Layout& source, const Layout& target) {
   for (const LayoutEntry& entry : source.entries) {
     std::vector<Tensor>& tensors = shards.find(entry.name)->second;
-    if (is_partial(entry.placed)) tensors.assign(tensors.size(), gather_tensor(entry.placed, tensors));
+    if (entry.placed.is_partial()) tensors.assign(tensors.size(), gather_tensor(entry.placed, tensors));
   }
   ShardedTensors result = reshard_by_copies(shards, without_partial(source), without_partial(target));
   for (const LayoutEntry& entry : target.entries) {
     std::vector<Tensor>& tensors = result.find(entry.name)->second;
-    if (is_partial(entry.placed)) tensors = split_tensor(entry.placed, tensors.front());
+    if (entry.placed.is_partial()) tensors = split_tensor(entry.placed, tensors.front());
   }
   return result;
 }
 
 }  // namespace
-
-Tensor fuse(const LayoutEntry& entry, const TensorMap& logical) {
-  const Tensor& first = logical_part(entry.parts.front(), logical);
-  if (entry.parts.size() == 1) return first;
-  require_stack(entry);
-  Tensor full = allocate_tensor(entry.name, first.dtype(), entry.placed.shape());
-  const std::span<std::byte> bytes = full.mutable_bytes();
-  std::size_t written = 0;
-  for (const LogicalTensor& part : entry.parts) {
-    const Tensor& tensor = logical_part(part, logical);
-    if (tensor.dtype() != first.dtype()) {
-      throw InvalidInput(fmt::format("{}: '{}' is {}, '{}' is {}: they cannot share a tensor", entry.name,
-                                     entry.parts.front().name, short_name(first.dtype()), part.name,
-                                     short_name(tensor.dtype())));
-    }
-    if (tensor.elements() > 0)
-      std::memcpy(bytes.data() + written, tensor.bytes().data(), tensor.bytes().size());
-    written += tensor.bytes().size();
-  }
-  return full;
-}
-
-std::vector<Tensor> split_tensor(const PlacedTensor& placed, const Tensor& full) {
-  if (full.shape() != placed.shape()) {
-    throw InvalidInput(fmt::format("{}: the full tensor has the shape {}, expected {}", placed.name(),
-                                   to_string(full.shape()), to_string(placed.shape())));
-  }
-  if (const auto* partial = std::get_if<Partial>(&placed.placement()))
-    return split_partial(placed, *partial, full);
-  std::vector<Tensor> shards;
-  for (int rank = 0; rank < placed.degree(); ++rank) {
-    Tensor shard = allocate_tensor(placed.name(), full.dtype(), placed.local_shape(rank));
-    copy_selection(placed, rank, full.dtype(), full.bytes().data(), shard.mutable_bytes().data(),
-                   Direction::to_shard);
-    shards.push_back(std::move(shard));
-  }
-  return shards;
-}
-
-Tensor gather_tensor(const PlacedTensor& placed, const std::vector<Tensor>& shards) {
-  require_shards(placed, shards);
-  if (is_partial(placed)) return sum_partial(placed, shards);
-  if (is_replicated(placed)) {
-    require_equal_replicas(placed, shards);
-    return shards.front();
-  }
-  const DType dtype = shards.front().dtype();
-  Tensor full = allocate_tensor(placed.name(), dtype, placed.shape());
-  std::byte* const target = full.mutable_bytes().data();
-  for (int rank = 0; rank < placed.degree(); ++rank) {
-    copy_selection(placed, rank, dtype, shards[static_cast<std::size_t>(rank)].bytes().data(), target,
-                   Direction::to_full);
-  }
-  return full;
-}
-
-ShardedTensors split(const TensorMap& full, const Layout& target) {
-  ShardedTensors shards;
-  std::set<std::string_view> used;
-  for (const LayoutEntry& entry : target.entries) {
-    shards.emplace(entry.name, split_tensor(entry.placed, fuse(entry, full)));
-    for (const LogicalTensor& part : entry.parts) used.insert(part.name);
-  }
-  for (const auto& [name, tensor] : full) {
-    if (!used.contains(name))
-      throw InvalidInput(
-          fmt::format("'{}' is no logical tensor of the layout {}", name, to_string(target.name)));
-  }
-  return shards;
-}
-
-TensorMap gather(const ShardedTensors& shards, const Layout& source) {
-  require_shards_of(source, shards);
-  TensorMap logical;
-  for (const LayoutEntry& entry : source.entries) {
-    const Tensor full = gather_tensor(entry.placed, shards.find(entry.name)->second);
-    std::int64_t row = 0;
-    for (const LogicalTensor& part : entry.parts) {
-      if (entry.parts.size() == 1) {
-        logical.emplace(part.name, full);
-      } else {
-        // Rows of one part are contiguous: a view, which its first write unshares.
-        logical.emplace(part.name, full.rows(row, part.shape.front()));
-        row += part.shape.front();
-      }
-    }
-  }
-  return logical;
-}
 
 ShardedTensors reshard(const ShardedTensors& shards, const Layout& source, const Layout& target) {
   require_shards_of(source, shards);

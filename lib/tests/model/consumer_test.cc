@@ -13,14 +13,17 @@ using ::testing::HasSubstr;
 
 Geometry rich() {
   Geometry g;
-  g.d_model = 24, g.n_layers = 2, g.n_heads = 12, g.n_kv_heads = 6, g.head_dim = 4, g.ffn = 36, g.vocab = 60;
+  g.d_model = 24, g.n_layers = 2, g.n_heads = 12, g.n_kv_heads = 6, g.head_dim = 4, g.ffn = 36, g.vocab = 192;
   g.qkv_bias = g.qk_norm = true;
   return g;
 }
 
 const std::map<std::string, std::string>& table_of_consumer() {
-  static const std::map<std::string, std::string> tables = {
-      {"seed", "seed"}, {"hf", "hf-llama"}, {"vllm", "vllm-llama"}};
+  static const std::map<std::string, std::string> tables = {{"seed", "seed"},
+                                                            {"hf", "hf-llama"},
+                                                            {"vllm", "vllm-llama"},
+                                                            {"megatron", "megatron-llama"},
+                                                            {"torchtitan", "torchtitan-llama"}};
   return tables;
 }
 
@@ -52,7 +55,7 @@ TEST(Consumer, ReadsTheRowsTheRightTablePutsThere) {
         for (const auto& logical : logical_tensors(g)) {
           const LocalRows where = consumer.locate(g, degree, rank, logical.role, logical.layer);
           const Tensor local =
-              shards.at(where.tensor)[static_cast<std::size_t>(rank)].rows(where.first, where.count);
+              read_rows(shards.at(where.tensor)[static_cast<std::size_t>(rank)], where, g.head_dim);
           const auto [begin, end] = expected_rows(g, consumer.extent(g, degree, rank), logical, rank);
           ASSERT_EQ(where.count, end - begin) << table << " " << logical.name;
           const Tensor rows = prints.at(logical.name).rows(begin, end - begin);
@@ -102,7 +105,9 @@ TEST(Consumer, RefusesDegreesItCannotRunAndNamesKvHeadsFirst) {
   g = rich();
   g.vocab = 61;
   EXPECT_EQ(refusal("seed", g, 2), "accepted");
-  EXPECT_THAT(refusal("vllm", g, 2), HasSubstr("vocab=61"));
+  EXPECT_EQ(refusal("vllm", g, 2), "accepted") << "padded to 64";
+  EXPECT_THAT(refusal("vllm", g, 3), HasSubstr("padded vocab=64"));
+  EXPECT_EQ(refusal("megatron", g, 3), "accepted") << "padded to a multiple of 128 x 3";
   EXPECT_THAT(refusal("hf", g, 2), HasSubstr("vocab=61"));
   g.tied = true;
   EXPECT_EQ(refusal("hf", g, 2), "accepted");
@@ -119,7 +124,8 @@ TEST(Consumer, EveryQueryHeadReadsTheKvHeadOfItsGroup) {
 TEST(Consumer, UnknownNamesAndRolesAreErrors) {
   EXPECT_THROW(consumer_named("deepspeed"), InvalidInput);
   EXPECT_THROW(consumer_named("seed").locate(rich(), 2, 0, "no_such_role", 0), std::invalid_argument);
-  EXPECT_EQ(consumer_names(), (std::vector<std::string>{"hf", "seed", "seed-summed-bias", "vllm"}));
+  EXPECT_EQ(consumer_names(),
+            (std::vector<std::string>{"hf", "megatron", "seed", "seed-summed-bias", "torchtitan", "vllm"}));
 }
 
 }  // namespace

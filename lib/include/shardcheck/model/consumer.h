@@ -14,12 +14,26 @@
 
 namespace shardcheck {
 
-/// Rows of a local file tensor that play one logical role on one rank.
+/// Rows of a local file tensor that play one logical role on one rank: blocks of equal height, `stride` apart
+/// (one per KV head of Megatron's fused qkv), or one block.
 struct LocalRows {
   std::string tensor;      // file-tensor name, e.g. "layers.0.qkv"
-  std::int64_t first = 0;  // first local row (dimension 0)
-  std::int64_t count = 0;
+  std::int64_t first = 0;  // first row of the first block (dimension 0)
+  std::int64_t count = 0;  // rows in all
+  std::int64_t block = 0;  // rows of one block; 0: all of them
+  std::int64_t stride = 0;
+  std::int64_t padded_to = 0;  // rows of the local tensor where padding follows the last one that is read
+  bool interleaved_rotary = false;  // a head's rotary pairs lie side by side, halves apart are wanted
+
+  /// One past the last row.
+  std::int64_t end() const {
+    return block == 0 ? first + count : first + (count / block - 1) * stride + block;
+  }
 };
+
+/// Those rows of a rank's tensor in logical order: a view where they are one block, else a copy. `head_dim`
+/// is that of the rotary heads. Throws std::out_of_range for rows outside the tensor.
+Tensor read_rows(const Tensor& local, const LocalRows& where, std::int64_t head_dim);
 
 /// What one rank runs: its share of heads and of the vocabulary.
 struct LocalExtent {
@@ -64,7 +78,8 @@ class Consumer {
   std::vector<std::string> required_tensors(const Geometry& geometry, int degree, int rank) const;
 };
 
-/// "hf", "seed", "seed-summed-bias", "vllm". Throws InvalidInput listing the known ones.
+/// "hf", "megatron", "seed", "seed-summed-bias", "torchtitan", "vllm". Throws InvalidInput listing the known
+/// ones.
 const Consumer& consumer_named(std::string_view name);
 std::vector<std::string> consumer_names();
 

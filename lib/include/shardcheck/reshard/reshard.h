@@ -19,10 +19,12 @@ class InvalidShards : public InvalidInput {
   using InvalidInput::InvalidInput;
 };
 
-/// File tensors by name, one per rank.
+/// File tensors by the name of their entry, one per rank of the mesh; a rank that does not hold the tensor
+/// has an empty one.
 using ShardedTensors = std::map<std::string, std::vector<Tensor>, std::less<>>;
 
-/// Stacks the logical parts of one entry along dimension 0: the full file tensor. One part is returned as is.
+/// The full file tensor of one entry: its logical parts in their arrangement, padding zero. One part that is
+/// not rearranged is returned as is.
 Tensor fuse(const LayoutEntry& entry, const TensorMap& logical);
 
 /// Cuts one full file tensor into one tensor per rank (bytes, never views of the full tensor).
@@ -36,7 +38,8 @@ Tensor gather_tensor(const PlacedTensor& placed, const std::vector<Tensor>& shar
 /// Logical tensors -> shards of a layout. Throws InvalidInput when `full` does not match the geometry.
 ShardedTensors split(const TensorMap& full, const Layout& target);
 
-/// Shards -> logical tensors. Extra, missing or misshapen tensors are errors that name them.
+/// Shards -> logical tensors. Extra, missing or misshapen tensors are errors that name them, and so are tied
+/// copies that differ; padding is dropped.
 TensorMap gather(const ShardedTensors& shards, const Layout& source);
 
 /// Shards -> shards by the direct plan; replicas of the source are compared first. No full tensor is built
@@ -45,6 +48,9 @@ ShardedTensors reshard(const ShardedTensors& shards, const Layout& source, const
 
 /// The same answer the long way: gather, then split.
 ShardedTensors reshard_by_gathering(const ShardedTensors& shards, const Layout& source, const Layout& target);
+
+/// Throws InvalidShards when the shards of a tied entry hold other bytes than `logical`.
+void require_tied(const LayoutEntry& entry, const std::vector<Tensor>& shards, const TensorMap& logical);
 
 /// Throws InvalidShards unless every tensor of the layout is present once per rank with its local shape and
 /// one dtype, and nothing else is.

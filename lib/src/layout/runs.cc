@@ -1,0 +1,99 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "shardcheck/layout/placement.h"
+
+namespace shardcheck {
+namespace {
+
+constexpr std::int64_t kMaxRuns = std::int64_t{1} << 24;
+
+}  // namespace
+
+void append_run(std::vector<Run>& runs, Run run) {
+  if (run.length == 0) return;
+  if (!runs.empty()) {
+    Run& last = runs.back();
+    const bool padding = last.global == kPadding && run.global == kPadding;
+    const bool continues = last.global != kPadding && last.global + last.length == run.global;
+    if (padding || continues) {
+      last.length += run.length;
+      return;
+    }
+  }
+  runs.push_back(run);
+}
+
+std::vector<Run> slice_runs(const std::vector<Run>& runs, std::int64_t begin, std::int64_t length) {
+  std::vector<Run> slice;
+  std::int64_t at = 0;
+  for (const Run& run : runs) {
+    if (at >= begin + length) break;
+    const std::int64_t first = std::max(begin, at), end = std::min(begin + length, at + run.length);
+    if (first < end) {
+      append_run(slice, {run.global == kPadding ? kPadding : run.global + first - at, end - first});
+    }
+    at += run.length;
+  }
+  return slice;
+}
+
+std::vector<Run> compose_runs(const std::vector<Run>& outer, const std::vector<Run>& inner) {
+  std::vector<std::int64_t> ends(outer.size());
+  std::transform_inclusive_scan(outer.begin(), outer.end(), ends.begin(), std::plus<>(),
+                                [](const Run& run) { return run.length; });
+  std::vector<Run> composed;
+  for (const Run& run : inner) {
+    if (run.global == kPadding) {
+      append_run(composed, run);
+      continue;
+    }
+    auto at = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), run.global) - ends.begin());
+    for (std::int64_t done = 0; done < run.length; ++at) {
+      const Run& under = outer.at(at);
+      const std::int64_t skipped = run.global + done - (ends[at] - under.length);
+      const std::int64_t length = std::min(run.length - done, under.length - skipped);
+      append_run(composed, {under.global == kPadding ? kPadding : under.global + skipped, length});
+      done += length;
+    }
+  }
+  return composed;
+}
+
+std::int64_t length_of(const std::vector<Run>& runs) {
+  return std::accumulate(runs.begin(), runs.end(), std::int64_t{0},
+                         [](std::int64_t sum, const Run& run) { return sum + run.length; });
+}
+
+std::vector<Run> runs_of(const Interleave& interleave) {
+  const auto& [groups, units] = interleave;
+  if (groups < 1 || units.empty() || *std::min_element(units.begin(), units.end()) < 1) {
+    throw UnsupportedLayout(fmt::format("interleave: {} groups of [{}] rows; allowed: positive numbers",
+                                        groups, fmt::join(units, ", ")));
+  }
+  std::vector<std::int64_t> origins;
+  std::int64_t total = 0;
+  for (const std::int64_t unit : units) {
+    std::int64_t rows = 0;
+    origins.push_back(total);
+    if (__builtin_mul_overflow(unit, groups, &rows) || __builtin_add_overflow(total, rows, &total)) {
+      throw UnsupportedLayout(fmt::format("interleave: {} groups of [{}] rows do not fit 64 bits", groups,
+                                          fmt::join(units, ", ")));
+    }
+  }
+  if (groups > kMaxRuns / std::ssize(units)) {
+    throw UnsupportedLayout(fmt::format("interleave: {} groups of [{}] rows; allowed: at most {} blocks",
+                                        groups, fmt::join(units, ", "), kMaxRuns));
+  }
+  std::vector<Run> runs;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    for (std::size_t part = 0; part < units.size(); ++part) {
+      append_run(runs, {origins[part] + group * units[part], units[part]});
+    }
+  }
+  return runs;
+}
+
+}  // namespace shardcheck
