@@ -13,6 +13,7 @@
 
 #include <charconv>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,7 +41,9 @@ std::uint64_t SumWords(const std::uint64_t* words, std::size_t count) {
   for (std::size_t i = 0; i < count; i += kChains * lanes) {
     for (std::size_t c = 0; c < kChains; ++c) sums[c] = hn::Add(sums[c], hn::LoadU(d, words + i + c * lanes));
   }
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]))));
+  HWY_ALIGN std::uint64_t totals[8] = {};
+  hn::Store(hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])), d, totals);
+  return std::accumulate(totals, totals + lanes, std::uint64_t{0});
 }
 
 }  // namespace HWY_NAMESPACE

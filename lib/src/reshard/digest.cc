@@ -17,6 +17,7 @@
 #define HWY_TARGET_INCLUDE "reshard/digest.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which sets the target.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 #ifndef SHARDCHECK_SRC_RESHARD_DIGEST_CC_ONCE
@@ -28,6 +29,7 @@ static_assert(std::endian::native == std::endian::little, "units are read as the
 
 constexpr std::size_t kBlock = 1024;  // units
 constexpr std::size_t kMaxLanes = 16;
+constexpr std::size_t kAhead = 2048;  // bytes
 constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15;
 
 using Halves = std::array<std::uint64_t, 2>;
@@ -107,8 +109,20 @@ struct WideSums {
     even = hn::Add(even, hn::MulEven(units, hn::LoadU(d, weights)));
     odd = hn::Add(odd, hn::MulEven(odd_units, hn::LoadU(d, weights + 1)));
   }
-  HWY_INLINE std::uint64_t Total() const { return hn::GetLane(hn::SumOfLanes(Wide(), hn::Add(even, odd))); }
 };
+
+/// Sums of all lanes. Not by SumOfLanes: on AVX-512 g++ 12 adds lanes as signed numbers, whose overflow is
+/// undefined.
+HWY_INLINE Halves Totals(const WideSums& sums0, const WideSums& sums1) {
+  const Wide d;
+  const auto total0 = hn::Add(sums0.even, sums0.odd), total1 = hn::Add(sums1.even, sums1.odd);
+  const auto pairs = hn::Add(hn::InterleaveLower(d, total0, total1), hn::InterleaveUpper(d, total0, total1));
+  HWY_ALIGN std::uint64_t lanes[kMaxLanes / 2];
+  hn::Store(pairs, d, lanes);
+  Halves totals{};
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) totals[i % 2] += lanes[i];
+  return totals;
+}
 
 /// Sum of weight * value of units first .. first+count-1 of a block.
 template <typename Unit>
@@ -124,13 +138,18 @@ HWY_INLINE Halves WeighUnits(const std::byte* bits, std::size_t first, std::size
     sums1.Add(units, odd_units, kWeights.of[1] + k);
   };
   std::size_t i = 0;
-  for (; i + lanes <= count; i += lanes) add(bits + i * sizeof(Unit), first + i);
+  for (; i + lanes <= count; i += lanes) {
+    const std::byte* from = bits + i * sizeof(Unit);
+    // An address that may lie beyond every object: formed as a number.
+    hwy::Prefetch(reinterpret_cast<const std::byte*>(reinterpret_cast<std::uintptr_t>(from) + kAhead));
+    add(from, first + i);
+  }
   if (i < count) {
     alignas(64) std::byte rest[kMaxLanes * sizeof(Unit)] = {};
     std::memcpy(rest, bits + i * sizeof(Unit), (count - i) * sizeof(Unit));
     add(rest, first + i);
   }
-  return {sums0.Total(), sums1.Total()};
+  return Totals(sums0, sums1);
 }
 
 #endif
@@ -279,8 +298,8 @@ void TensorDigest::add_strided(std::int64_t first, std::int64_t step, const std:
 void TensorDigest::require_inside(std::int64_t first, std::int64_t step, std::int64_t count) const {
   const bool ordered = first >= 0 && count >= 0 && first <= elements_;
   if (ordered && (count == 0 || (first < elements_ && count - 1 <= (elements_ - 1 - first) / step))) return;
-  throw std::out_of_range(fmt::format("digest of {}: {} elements from {} in steps of {}; allowed are 0..{}",
-                                      name_, count, first, step, elements_ - 1));
+  throw std::out_of_range(fmt::format("digest of {}: {} elements from {} in steps of {}; the tensor has {}",
+                                      name_, count, first, step, elements_));
 }
 
 void TensorDigest::require_whole_bytes(std::int64_t first, std::int64_t count) const {

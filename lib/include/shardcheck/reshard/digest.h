@@ -5,12 +5,10 @@
 // A digest is a pair of sums modulo 2^64, printed as 32 lower-case hex digits, half 0 first. All sums and
 // products below are modulo 2^64; h is 0 or 1.
 //
-//   units    The bytes of a tensor, elements in row-major order of the logical tensor, are read as
-//   little-endian
-//            units of 1 byte (sub-byte and 8-bit dtypes), 2 bytes (16-bit) or 4 bytes (32- and 64-bit). Unit
-//            u has the value b(u).
-//   keys     key_h = XXH3_64bits_withSeed("DTYPE NAME", h): the name of the dtype in a safetensors header,
-//   one
+//   units    The bytes of a tensor, elements in row-major order of the logical tensor, are read as units of 1
+//            byte (sub-byte and 8-bit dtypes), 2 bytes (16-bit) or 4 bytes (32- and 64-bit), little-endian.
+//            Unit u has the value b(u).
+//   keys     key_h = XXH3_64bits_withSeed("DTYPE NAME", h): the dtype as a safetensors header names it, one
 //            space, the logical name of the tensor.
 //   factor   S_h(B) = mix(key_h + (B + 1) * 0x9e3779b97f4a7c15) | 1 for block B of 1024 units, where
 //            mix(z):  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;  z = (z ^ z >> 27) * 0x94d049bb133111eb;
@@ -21,15 +19,14 @@
 //   header   A tensor, even one without elements, adds XXH3_64bits_withSeed("DTYPE SHAPE NAME", 2 + h), SHAPE
 //            printed as to_string prints it. Whoever owns the tensor adds this once (`digest_of_header`).
 //
-// Why so. The sum is linear within a block: partial blocks add up, hence any partition into runs, in any
-// order, gives one digest, and a block costs two multiplications for its factors whatever its runs. b + 1
-// lies in 1..2^32, so that a lost or a repeated unit shows even when it is zero. Weights and units have 32
-// bits, hence a product of a weight and a difference of units never reaches 2^64, and factors are odd: a
-// change of one unit, a lost or repeated unit and an exchange of two unequal units of a block are seen with
-// certainty. Any other accident that leaves one block wrong goes unseen with probability at most 2^-62 over
-// the choice of the weights, and one over several blocks about as rarely over the keys. 64-bit elements are
-// two units because 2^63 times any odd number is 2^63: sign bits would cancel wherever they went. This
-// protects against accidents. It is no defence against somebody who constructs a collision.
+// Why so. The sum is linear: any partition into runs, in any order, gives one digest, and within a block the
+// factor is applied once per run. b + 1 lies in 1..2^32, so that a lost or a repeated unit shows even when it
+// is zero. Weights have 32 bits and factors are odd, so that a weight, or a difference of two, times a
+// difference of two units never reaches 2^64 and never vanishes: a change of one unit, a lost or repeated
+// unit and an exchange of two unequal units of a block are seen with certainty. Any other accident goes
+// unseen with a probability of about 2^-64 over the choice of weights and keys. 64-bit elements are two units
+// because 2^63 times any odd number is 2^63: their sign bits would cancel wherever they went. This protects
+// against accidents. It is no defence against somebody who constructs a collision.
 #pragma once
 
 #include <array>
