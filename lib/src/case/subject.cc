@@ -14,6 +14,11 @@ ShardedTensors Subject::reshard(const ShardedTensors& shards, const Layout& sour
   return shardcheck::reshard(shards, source, target);
 }
 
+std::vector<TensorMap> Subject::split_quantized(const QuantizedMatrix& matrix, const TensorMap& full,
+                                                ParallelStyle style, int degree) {
+  return shardcheck::split_quantized(PlacedQuantized(matrix, style, degree), full);
+}
+
 std::unique_ptr<Collective> Subject::collective(int degree) { return make_in_process_collective(degree); }
 
 const ForwardSteps& Subject::steps() const { return right_steps(); }

@@ -4,8 +4,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "shardcheck/comm/collective.h"
+#include "shardcheck/layout/quantized.h"
 #include "shardcheck/model/forward_steps.h"
 #include "shardcheck/reshard/reshard.h"
 
@@ -19,6 +21,11 @@ class Subject {
   virtual ShardedTensors split(const TensorMap& full, const Layout& target);
   virtual TensorMap gather(const ShardedTensors& shards, const Layout& source);
   virtual ShardedTensors reshard(const ShardedTensors& shards, const Layout& source, const Layout& target);
+
+  /// Stored tensors of every rank of a quantised weight. Throws UnsupportedLayout naming the weight and the
+  /// degree where a rank would hold a part of a word, group or block.
+  virtual std::vector<TensorMap> split_quantized(const QuantizedMatrix& matrix, const TensorMap& full,
+                                                 ParallelStyle style, int degree);
 
   /// The collective and the steps the sharded model runs with.
   virtual std::unique_ptr<Collective> collective(int degree);
@@ -38,6 +45,10 @@ class SubjectDecorator : public Subject {
   }
   ShardedTensors reshard(const ShardedTensors& s, const Layout& source, const Layout& target) override {
     return inner_->reshard(s, source, target);
+  }
+  std::vector<TensorMap> split_quantized(const QuantizedMatrix& matrix, const TensorMap& full,
+                                         ParallelStyle style, int degree) override {
+    return inner_->split_quantized(matrix, full, style, degree);
   }
   std::unique_ptr<Collective> collective(int degree) override { return inner_->collective(degree); }
   const ForwardSteps& steps() const override { return inner_->steps(); }
