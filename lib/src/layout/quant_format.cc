@@ -26,8 +26,8 @@ std::vector<Stored> stored_as(const QuantizedMatrix& m, const Gptq& format, cons
   const std::int64_t groups = format.group == -1 ? 1 : ceil_div(m.in, format.group);
   // With act_order any input channel may need any group; one group of all channels is needed everywhere.
   const bool whole = format.act_order || format.group == -1;
-  const Axis group = whole ? Axis{} : Axis{0, format.group, 1, "group"};
-  const auto word = [&pack](int dim) { return Axis{dim, pack.values, pack.words, "word"}; };
+  const StoredAxis group = whole ? StoredAxis{} : StoredAxis{0, format.group, 1, "group"};
+  const auto word = [&pack](int dim) { return StoredAxis{dim, pack.values, pack.words, "word"}; };
   const auto words = [&pack](std::int64_t values) { return values / pack.values * pack.words; };
   return {{"qweight", DType::i32, {words(m.in), m.out}, {1}, word(0)},
           {"qzeros", DType::i32, {groups, words(m.out)}, word(1), group},
@@ -40,7 +40,7 @@ std::vector<Stored> stored_as(const QuantizedMatrix& m, const Awq& format, const
   refuser.require_multiple("qweight", "out", m.out, kAwqColumns, "word");
   refuser.require_multiple("scales", "in", m.in, format.group, "group");
   const std::int64_t groups = m.in / format.group, words = m.out / kAwqColumns;
-  const Axis word{1, kAwqColumns, 1, "word"}, group{0, format.group, 1, "group"};
+  const StoredAxis word{1, kAwqColumns, 1, "word"}, group{0, format.group, 1, "group"};
   return {{"qweight", DType::i32, {m.in, words}, word, {0}},
           {"qzeros", DType::i32, {groups, words}, word, group},
           {"scales", DType::f16, {groups, m.out}, {1}, group}};

@@ -15,7 +15,7 @@ inline constexpr std::int64_t kMaxQuantizedExtent = std::int64_t{1} << 31;
 
 /// How one logical extent appears in a stored tensor: along `dim`, `stored` indices for every `unit` logical
 /// ones, which no cut may separate. dim is -1 when it does not appear, and the tensor is then replicated.
-struct Axis {
+struct StoredAxis {
   int dim = -1;
   std::int64_t unit = 1;
   std::int64_t stored = 1;
@@ -26,9 +26,9 @@ struct Stored {
   std::string name;
   DType dtype;
   Shape shape;
-  Axis out, in;
+  StoredAxis out, in;
 
-  const Axis& cut(ParallelStyle style) const { return style == ParallelStyle::column ? out : in; }
+  const StoredAxis& cut(ParallelStyle style) const { return style == ParallelStyle::column ? out : in; }
 };
 
 /// Refusals of one matrix at one degree: UnsupportedLayout, each of them.

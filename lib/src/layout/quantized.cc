@@ -41,7 +41,7 @@ std::vector<std::int64_t> cut_lengths(const QuantizedMatrix& m, ParallelStyle st
 /// The first length whose part on a rank is no whole number of units, if any.
 std::optional<std::int64_t> misaligned(const Stored& stored, const QuantizedMatrix& m, ParallelStyle style,
                                        int degree) {
-  const Axis& axis = stored.cut(style);
+  const StoredAxis& axis = stored.cut(style);
   if (degree == 1 || axis.dim < 0) return std::nullopt;
   for (const std::int64_t length : cut_lengths(m, style)) {
     if (length % degree != 0 || length / degree % axis.unit != 0) return length;
@@ -78,7 +78,7 @@ void check_cuts(const std::vector<Stored>& all, const QuantizedMatrix& m, Parall
   for (const Stored& stored : all) {
     const auto length = misaligned(stored, m, style, degree);
     if (!length) continue;
-    const Axis& axis = stored.cut(style);
+    const StoredAxis& axis = stored.cut(style);
     refuser.refuse(stored.name, m.parts.empty() || style == ParallelStyle::row ? field : "part of out",
                    *length,
                    fmt::format("{} parallel needs a multiple of {} ({}) on every rank; allowed is {}",
@@ -88,7 +88,7 @@ void check_cuts(const std::vector<Stored>& all, const QuantizedMatrix& m, Parall
 
 PlacedCompanion placed(const Stored& stored, const QuantizedMatrix& m, ParallelStyle style) {
   PlacedCompanion companion{stored.name, stored.dtype, stored.shape};
-  const Axis& axis = stored.cut(style);
+  const StoredAxis& axis = stored.cut(style);
   if (axis.dim < 0) return companion;
   companion.shard = Shard{axis.dim, SplitPolicy::even};
   for (const std::int64_t length : cut_lengths(m, style))

@@ -81,14 +81,18 @@ EntryView::EntryView(const LayoutEntry& entry)
     throw UnsupportedLayout(fmt::format("{}: a plan handles at most {} dimensions, got {}", entry.name,
                                         Piece::kMaxRank, to_string(shape)));
   }
-  if (const Shape filled = file_shape(arrangement_, entry.parts); filled != shape) {
-    throw InvalidLayout(fmt::format("{}: its logical tensors make the shape {}, the tensor has {}",
-                                    entry.name, to_string(filled), to_string(shape)));
-  }
+  require_like(entry);
   dims_ = static_cast<int>(shape.size());
   for (int klass = 0; klass < placed_.classes(); ++klass) {
     for (int dim = 0; dim < dims_; ++dim) runs_.push_back(runs_of(placed_.selections_of_class(klass), dim));
   }
+}
+
+void EntryView::require_like(const LayoutEntry& entry) const {
+  const Shape filled = file_shape(arrangement_, entry.parts);
+  if (filled == placed_.shape() && part_extents(arrangement_, entry.parts) == extents_) return;
+  throw InvalidLayout(fmt::format("{}: its logical tensors make the shape {}, the tensor has {}", entry.name,
+                                  to_string(filled), to_string(placed_.shape())));
 }
 
 int EntryView::file_dim(int logical_dim) const {
@@ -161,6 +165,7 @@ LayoutView::LayoutView(const LogicalIndex& logical, const Layout& layout)
     const LayoutEntry& entry = layout.entries[e];
     auto& view = known[{entry.placed.identity(), entry.arranged.get()}];
     if (!view) view = std::make_shared<const EntryView>(entry);
+    view->require_like(entry);
     views_.push_back(view);
     first_part_.push_back(logical_.size());
     for (std::size_t p = 0; p < entry.parts.size(); ++p) {

@@ -48,6 +48,9 @@ class EntryView {
   /// tensor.
   explicit EntryView(const LayoutEntry& entry);
 
+  /// Throws InvalidLayout unless another entry's parts are like those of the first.
+  void require_like(const LayoutEntry& entry) const;
+
   int dims() const { return dims_; }
   int logical_dim(int dim) const { return arrangement_.logical_dim(dim, dims_); }
   /// File dimension along a logical one.

@@ -22,14 +22,21 @@ std::int64_t elements_of(const PlacedTensor& placed, const std::vector<Selection
   return element_count(shape);
 }
 
+/// "TP degree 4", or "16 ranks" where there are other axes.
+std::string ranks_text(const Mesh& mesh) {
+  const bool only_tp =
+      mesh.axes().empty() || (mesh.axes().size() == 1 && mesh.axes().front().first == Axis::tp);
+  return only_tp ? fmt::format("TP degree {}", mesh.size()) : fmt::format("{} ranks", mesh.size());
+}
+
 }  // namespace
 
 int first_holder(const PlacedTensor& placed) { return placed.holders().front(); }
 
 void require_shards(const PlacedTensor& placed, const std::vector<Tensor>& shards) {
   if (shards.size() != at(placed.degree())) {
-    throw InvalidShards(fmt::format("{}: got {} shards, expected {} (one per rank of degree {})",
-                                    placed.name(), shards.size(), placed.degree(), placed.degree()));
+    throw InvalidShards(fmt::format("{}: got {} shards, expected {} (one per rank of {})", placed.name(),
+                                    shards.size(), placed.degree(), ranks_text(placed.mesh())));
   }
   const int first = first_holder(placed);
   for (int rank = 0; rank < placed.degree(); ++rank) {

@@ -318,22 +318,28 @@ TEST(Gather, ReturnsTensorsThatAreIndependentValues) {
   expect_equal(gathered, rest, "after a write to one part");
 }
 
+void expect_pairs_equal_gather_then_split(const Geometry& geometry, DType dtype, int max_degree) {
+  const std::vector<Layout> layouts = small::layouts(geometry, max_degree);
+  ASSERT_GE(layouts.size(), 5u);
+  const TensorMap full = small::logical(geometry, dtype);
+  std::vector<ShardedTensors> shards;
+  for (const Layout& layout : layouts) shards.push_back(split(full, layout));
+  for (std::size_t s = 0; s < layouts.size(); ++s) {
+    for (std::size_t t = 0; t < layouts.size(); ++t) {
+      const ShardedTensors moved = reshard(shards[s], layouts[s], layouts[t]);
+      const std::string what = to_string(layouts[s].name) + " -> " + to_string(layouts[t].name);
+      expect_equal(moved, shards[t], what);
+      if (t % 3 == 0) expect_equal(moved, reshard_by_gathering(shards[s], layouts[s], layouts[t]), what);
+    }
+  }
+}
+
 TEST(Reshard, EqualsGatherThenSplitForEveryPairOfLayouts) {
   for (const Geometry& geometry : small::geometries()) {
-    const std::vector<Layout> layouts = small::layouts(geometry, 6);
-    ASSERT_GE(layouts.size(), 5u);
-    for (const DType dtype : kDtypes) {
-      const TensorMap full = small::logical(geometry, dtype);
-      for (const Layout& source : layouts) {
-        const ShardedTensors shards = split(full, source);
-        for (const Layout& target : layouts) {
-          const ShardedTensors moved = reshard(shards, source, target);
-          const std::string what = to_string(source.name) + " -> " + to_string(target.name);
-          expect_equal(moved, split(full, target), what);
-          expect_equal(moved, reshard_by_gathering(shards, source, target), what);
-        }
-      }
-    }
+    expect_pairs_equal_gather_then_split(geometry, DType::bf16, 4);
+  }
+  for (const DType dtype : kDtypes) {
+    expect_pairs_equal_gather_then_split(small::geometries().front(), dtype, 2);
   }
 }
 

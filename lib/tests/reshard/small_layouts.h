@@ -59,13 +59,15 @@ inline TensorMap logical(const Geometry& geometry, DType dtype) {
   return tensors;
 }
 
-/// Every layout of the built-in tables that can hold a geometry at a degree of 1..max_degree.
+/// Every layout of the tables that a forward pass reads that can hold a geometry at a degree
+/// of 1..max_degree.
 inline std::vector<Layout> layouts(const Geometry& geometry, int max_degree) {
   std::vector<int> candidates(static_cast<std::size_t>(max_degree));
   std::iota(candidates.begin(), candidates.end(), 1);
   std::vector<Layout> all;
   for (const std::string& name : LayoutTable::built_in_names()) {
     const LayoutTable& table = LayoutTable::built_in(name);
+    if (table.consumer() == "none" || name == "sglang-llama") continue;  // the latter is vllm-llama's twin
     for (const int degree : supported_degrees(table, geometry, candidates)) {
       all.push_back(table.instantiate(geometry, degree));
     }
