@@ -45,7 +45,12 @@ const Fault& poison_unsampled_embedding_rows() {
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view) -> std::optional<std::string> {
         if (std::ssize(sampled(c)) == c.geometry.vocab) return "every token of the vocabulary is looked up";
-        return needs_layout(c);
+        const auto layout = target_layout(c);
+        if (!layout) return std::string(kUnrepresentable);
+        const bool any =
+            std::ranges::any_of(layout->entries, [](const auto& entry) { return stacks(entry, {"embed"}); });
+        if (any) return std::nullopt;
+        return "the embedding is padded";
       },
       .equivalent = nullptr,
       .inject =

@@ -1,12 +1,19 @@
 // One vocabulary row that is wrong by less than a coarse threshold sees.
+#include <algorithm>
+
 #include "plan_fault.h"
 
 namespace shardcheck::faults {
 namespace {
 
+/// A head whose last row is a token's.
+bool hits(const LayoutEntry& entry, const Layout& layout) {
+  return is_head(entry, layout) && !is_padded(entry);
+}
+
 void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {
   for (const LayoutEntry& entry : target.entries) {
-    if (!is_head(entry, target)) continue;
+    if (!hits(entry, target)) continue;
     auto& held = shards.at(entry.name);
     auto last = held.rbegin();
     while (last->elements() == 0) ++last;
@@ -28,7 +35,12 @@ const Fault& scale_last_head_row() {
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view) -> std::optional<std::string> {
         if (c.dtype != DType::f32) return "the factor rounds away in 16 bits";
-        return needs_layout(c);
+        const auto layout = target_layout(c);
+        if (!layout) return std::string(kUnrepresentable);
+        const bool any =
+            std::ranges::any_of(layout->entries, [&](const auto& entry) { return hits(entry, *layout); });
+        if (any) return std::nullopt;
+        return "the last row of the output head is padding";
       },
       .equivalent = nullptr,
       .inject =

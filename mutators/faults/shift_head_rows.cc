@@ -8,7 +8,9 @@ namespace shardcheck::faults {
 namespace {
 
 bool hits(const LayoutEntry& entry, const Layout& layout) {
-  return is_head(entry, layout) && is_cut(entry) && element_count(entry.placed.local_shape(1)) > 0;
+  if (!is_head(entry, layout) || !is_cut(entry)) return false;
+  const Selection second = entry.placed.selection(1);
+  return !second.runs.empty() && second.runs.front().global < entry.parts.front().shape[0];
 }
 
 void shift(const LayoutEntry& entry, std::vector<Tensor>& shards) {

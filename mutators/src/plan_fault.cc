@@ -89,7 +89,12 @@ std::optional<std::string> needs_ranks(const Case& c) {
 Tokens tokens_of(const Case& c) { return make_tokens(c.geometry, c.batch, c.length, 10000 + c.seed); }
 
 bool stacks(const LayoutEntry& entry, std::initializer_list<std::string_view> roles) {
-  return std::ranges::equal(entry.parts, roles, {}, &LogicalTensor::role);
+  return !entry.arranged && std::ranges::equal(entry.parts, roles, {}, &LogicalTensor::role);
+}
+
+bool is_padded(const LayoutEntry& entry) {
+  return std::ranges::any_of(entry.arrangement().order,
+                             [](const Run& run) { return run.global == kPadding; });
 }
 
 bool belongs_to(const LayoutEntry& entry, std::string_view group) {

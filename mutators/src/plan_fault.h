@@ -35,8 +35,10 @@ std::shared_ptr<const Layout> source_layout(const Case& c);
 /// The tokens the case runs on.
 Tokens tokens_of(const Case& c);
 
-/// Whether the file tensor stacks exactly these roles, in this order.
+/// Whether the file tensor stacks exactly these roles, in this order, and is nothing else.
 bool stacks(const LayoutEntry& entry, std::initializer_list<std::string_view> roles);
+/// Whether it ends in rows that no parameter has.
+bool is_padded(const LayoutEntry& entry);
 /// Whether every logical tensor in it belongs to the group: "qkv" is q, k and v, "gate_up" is gate and up,
 /// any other group is the role of that name.
 bool belongs_to(const LayoutEntry& entry, std::string_view group);

@@ -161,6 +161,7 @@ void draw_contract(Stream& stream, Case& c) {
 }  // namespace
 
 Case draw_case(Stream& stream, const DrawOptions& options) {
+  if (options.meshes) return draw_mesh_case(stream, options);
   Case c;
   draw_heads(stream, c.geometry);
   draw_widths(stream, c.geometry);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "shardcheck/properties/generator.h"
 
 namespace shardcheck {
@@ -8,6 +10,12 @@ bool is_power_of_two(std::int64_t value) { return (value & (value - 1)) == 0; }
 bool is_square(const Geometry& g) {
   return g.d_model == g.attention_width() || g.d_model == g.kv_width() || g.d_model == g.ffn ||
          g.d_model == g.vocab;
+}
+
+/// Whether ranks lie along another axis than tp.
+bool has_mesh(const LayoutName& name) {
+  return std::any_of(name.axes.begin(), name.axes.end(),
+                     [](const auto& axis) { return axis.first != "tp" && axis.second > 1; });
 }
 
 }  // namespace
@@ -40,6 +48,11 @@ std::vector<std::string> labels_of(const Case& c) {
   label_if(c.tree_shape == TreeShape::linear, "linear_tree");
   label_if(c.exchange == CoverExchange::two_shot, "two_shots");
   label_if(g.o_bias, "o_bias");
+  label_if(has_mesh(c.source) || has_mesh(c.target), "mesh");
+  label_if(c.source.degree("pp") > 1 || c.target.degree("pp") > 1, "pipeline");
+  label_if(g.n_experts > 0, "experts");
+  label_if(g.kv_lora > 0, "latent");
+  label_if(target > g.n_kv_heads, "kv_heads<target_degree");
   return labels;
 }
 

@@ -25,8 +25,9 @@ double distance(std::int64_t value, std::int64_t simplest_value) {
 }
 
 double layout_size(const LayoutName& name) {
-  return distance(name.tp_degree(), 1) + (name.table == simplest().source.table ? 0.0 : 1.0) +
-         static_cast<double>(name.axes.size());
+  double size = (name.table == simplest().source.table ? 0.0 : 1.0) + static_cast<double>(name.axes.size());
+  for (const auto& [axis, degree] : name.axes) size += distance(degree, 1);
+  return size + distance(name.first_stage_layers, 0) + distance(name.last_stage_layers, 0);
 }
 
 using Pass = void (*)(const Case& c, std::vector<Case>& out);
@@ -89,6 +90,46 @@ void drop_features(const Case& c, std::vector<Case>& out) {
   propose(c, out, [](Case& s) { s.geometry.norm_eps = simplest().geometry.norm_eps; });
   propose(c, out, [](Case& s) { s.dtype = simplest().dtype; });
   propose(c, out, [](Case& s) { s.weights = simplest().weights; });
+}
+
+/// What a Llama does not have, all at once and one at a time; widths half way too.
+void plainer_family(const Case& c, std::vector<Case>& out) {
+  constexpr std::int64_t Geometry::*kWidths[] = {
+      &Geometry::positions,    &Geometry::n_experts, &Geometry::expert_ffn, &Geometry::shared_ffn,
+      &Geometry::dense_layers, &Geometry::q_lora,    &Geometry::kv_lora,    &Geometry::nope_dim,
+      &Geometry::rope_dim,     &Geometry::v_dim};
+  const Geometry& plain = simplest().geometry;
+  propose(c, out, [&](Case& s) {
+    for (const auto width : kWidths) s.geometry.*width = plain.*width;
+    s.geometry.router_bias = false;
+  });
+  propose(c, out, [](Case& s) {
+    s.geometry.q_lora = s.geometry.kv_lora = s.geometry.nope_dim = s.geometry.rope_dim = s.geometry.v_dim = 0;
+  });
+  propose(c, out, [](Case& s) { s.geometry.router_bias = false; });
+  propose(c, out, [](Case& s) { s.geometry.mlp_bias = false; });
+  propose(c, out, [](Case& s) { s.geometry.sinks = false; });
+  propose(c, out, [](Case& s) { s.geometry.norm = Norm::rms; });
+  for (const auto width : kWidths) {
+    for (const std::int64_t less : {std::int64_t{0}, std::int64_t{1}, c.geometry.*width / 2}) {
+      propose(c, out, [&](Case& s) { s.geometry.*width = less; });
+    }
+  }
+}
+
+/// Each axis of each layout away, or at half its degree; equal end stages.
+void fewer_axes(const Case& c, std::vector<Case>& out) {
+  for (LayoutName Case::*layout : kLayouts) {
+    for (std::size_t a = 0; a < (c.*layout).axes.size(); ++a) {
+      propose(c, out, [&](Case& s) {
+        auto& axes = (s.*layout).axes;
+        axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(a));
+        if ((s.*layout).degree("pp") == 1) (s.*layout).first_stage_layers = (s.*layout).last_stage_layers = 0;
+      });
+      if ((c.*layout).axes[a].second >= 4) propose(c, out, [&](Case& s) { (s.*layout).axes[a].second /= 2; });
+    }
+    propose(c, out, [&](Case& s) { (s.*layout).first_stage_layers = (s.*layout).last_stage_layers = 0; });
+  }
 }
 
 /// The contract's keys to their defaults, together and one at a time.
@@ -226,9 +267,11 @@ void shorter_text(const Case& c, std::vector<Case>& out) {
 }
 
 /// Most drastic first.
-constexpr Pass kPasses[] = {
-    forget_everything,       fewer_layers, drop_features, default_contract, simpler_tables, smaller_degrees,
-    fewer_heads_and_degrees, fewer_heads,  narrower,      shorter_inputs,   shorter_text};
+constexpr Pass kPasses[] = {forget_everything, fewer_axes,      plainer_family,
+                            fewer_layers,      drop_features,   default_contract,
+                            simpler_tables,    smaller_degrees, fewer_heads_and_degrees,
+                            fewer_heads,       narrower,        shorter_inputs,
+                            shorter_text};
 
 bool parses_back(const Case& c) {
   try {
@@ -277,11 +320,15 @@ double case_size(const Case& c) {
                 distance(g.head_dim, zero.head_dim) + distance(g.ffn, zero.ffn) +
                 distance(g.vocab, zero.vocab) + distance(c.batch, simplest().batch) +
                 distance(c.length, simplest().length);
+  for (const std::int64_t unusual : {g.positions, g.n_experts, g.expert_ffn, g.shared_ffn, g.dense_layers,
+                                     g.q_lora, g.kv_lora, g.nope_dim, g.rope_dim, g.v_dim})
+    size += distance(unusual, 0);
   for (const bool differs :
        {g.norm_eps != zero.norm_eps, g.rope != zero.rope, g.rope_theta != zero.rope_theta, g.tied, g.qkv_bias,
         g.o_bias, c.tree_shape != simplest().tree_shape, c.leaf != simplest().leaf,
         c.key_block != simplest().key_block, !c.degrees.empty(), c.exchange != simplest().exchange, g.qk_norm,
-        c.dtype != simplest().dtype, c.weights != simplest().weights})
+        c.dtype != simplest().dtype, c.weights != simplest().weights, g.norm != zero.norm, !g.gated,
+        g.mlp_bias, g.sinks, g.router_bias})
     size += differs ? 1.0 : 0.0;
   size += layout_size(c.source) + layout_size(c.target) + layout_size(c.via);
   size += c.seed == 0 ? 0.0 : 1.0 + std::log2(1.0 + static_cast<double>(c.seed));

@@ -5,9 +5,10 @@
 namespace shardcheck {
 namespace {
 
-/// Placements are the same in every layer, so one layer answers for all of them.
-Geometry one_layer_of(Geometry geometry) {
-  geometry.n_layers = 1;
+/// Placements are the same in every layer, so one layer answers for all of them where layers are not dealt
+/// out.
+Geometry one_layer_of(const LayoutName& name, Geometry geometry) {
+  if (name.degree("pp") == 1 && geometry.n_experts == 0) geometry.n_layers = 1;
   return geometry;
 }
 
@@ -22,7 +23,7 @@ LayoutName layout_at(const std::string& table, int degree) {
 
 bool is_representable(const LayoutName& name, const Geometry& geometry) {
   try {
-    (void)make_layout(name, one_layer_of(geometry));
+    (void)make_layout(name, one_layer_of(name, geometry));
     return true;
   } catch (const UnsupportedLayout&) {
     return false;

@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "../src/law_support.h"
@@ -186,6 +187,100 @@ class PoisonsUnusedRows : public Subject {
   std::set<std::int32_t> used_;
 };
 
+/// Damages the first tensor that a rank holds; any family's.
+class ReshardFlipsAnyBit : public Subject {
+  ShardedTensors reshard(const ShardedTensors& shards, const Layout& source, const Layout& target) override {
+    ShardedTensors out = Subject::reshard(shards, source, target);
+    const LayoutEntry& entry = target.entries.front();
+    flip_first_bit(out.find(entry.name)->second[static_cast<std::size_t>(entry.placed.holders().front())]);
+    return out;
+  }
+};
+
+/// Hands the last holder of every tensor what the first one holds.
+class SplitRepeatsTheFirstHolder : public Subject {
+  ShardedTensors split(const TensorMap& full, const Layout& target) override {
+    ShardedTensors shards = Subject::split(full, target);
+    for (const LayoutEntry& entry : target.entries) {
+      std::vector<Tensor>& ranks = shards.find(entry.name)->second;
+      const std::vector<int> holders = entry.placed.holders();
+      Tensor &first = ranks[static_cast<std::size_t>(holders.front())],
+             &last = ranks[static_cast<std::size_t>(holders.back())];
+      if (first.shape() == last.shape()) last = first;
+    }
+    return shards;
+  }
+};
+
+class SplitLosesATensor : public Subject {
+  ShardedTensors split(const TensorMap& full, const Layout& target) override {
+    ShardedTensors shards = Subject::split(full, target);
+    shards.erase(target.entries.back().name);
+    return shards;
+  }
+};
+
+/// Reads every element from another process where it can.
+class PlansForOtherProcesses : public Subject {
+  Plan plan(const Layout& source, const Layout& target) override {
+    RankMap reversed(static_cast<std::size_t>(target.degree));
+    std::iota(reversed.rbegin(), reversed.rend(), 0);
+    return make_plan(source, target, reversed);
+  }
+};
+
+/// Cuts every copy that has two rows, as tilings by a least common multiple do.
+class PlansRowByRow : public Subject {
+  Plan plan(const Layout& source, const Layout& target) override {
+    const Plan whole = make_plan(source, target);
+    Plan cut;
+    for (const Copy& copy : whole.copies) {
+      cut.copies.push_back(copy);
+      if (copy.size[0] < 2 || copy.source_dim[0] < 0) continue;
+      Copy& first = cut.copies.back();
+      Copy rest = copy;
+      first.size[0] = 1;
+      rest.size[0] -= 1;
+      rest.target_origin[0] += 1;
+      rest.source_origin[static_cast<std::size_t>(copy.source_dim[0])] += 1;
+      cut.copies.push_back(rest);
+    }
+    return cut;
+  }
+};
+
+/// Fills its padding with what the source's padding holds.
+class CopiesPadding : public Subject {
+  ShardedTensors reshard(const ShardedTensors& shards, const Layout& source, const Layout& target) override {
+    ShardedTensors out = Subject::reshard(shards, source, target);
+    for (auto& [name, ranks] : out) {
+      for (Tensor& tensor : ranks) {
+        for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+          if (tensor.bits(i) == 0) tensor.set_bits(i, 0x7fc0dead);
+        }
+      }
+    }
+    return out;
+  }
+  TensorMap gather(const ShardedTensors& shards, const Layout& source) override {
+    TensorMap full = Subject::gather(shards, source);
+    flip_first_bit(full.begin()->second);
+    return full;
+  }
+};
+
+/// Forgets to bring a tied copy up to date.
+class LeavesTiedCopiesStale : public Subject {
+  ShardedTensors reshard(const ShardedTensors& shards, const Layout& source, const Layout& target) override {
+    ShardedTensors out = Subject::reshard(shards, source, target);
+    for (const LayoutEntry& entry : target.entries) {
+      if (!entry.tied) continue;
+      for (Tensor& tensor : out.find(entry.name)->second) flip_first_bit(tensor);
+    }
+    return out;
+  }
+};
+
 template <typename Broken>
 SubjectOf always() {
   return [](const Case&) { return std::make_shared<Broken>(); };
@@ -243,6 +338,16 @@ std::map<std::string, std::vector<SubjectOf>> broken_subjects() {
       {"tree_error_within_bound", {with_fault("bf16_nodes")}},
       {"relabel_is_invisible", {always<EveryRankLoadsShardZero>()}},
       {"exact_merge_order_is_invisible", {always<LosesAPart>()}},
+      {"plan_equals_gather_then_split", {always<ReshardFlipsAnyBit>()}},
+      {"there_and_back", {always<ReshardFlipsAnyBit>()}},
+      {"digest_is_layout_independent", {always<ReshardFlipsAnyBit>()}},
+      {"mesh_covers_once", {always<SplitRepeatsTheFirstHolder>()}},
+      {"table_covers_model", {always<SplitLosesATensor>()}},
+      {"plan_moves_minimal_bytes", {always<PlansForOtherProcesses>()}},
+      {"plan_has_minimal_copies", {always<PlansRowByRow>()}},
+      {"padding_never_leaks", {always<CopiesPadding>()}},
+      {"tied_stay_tied", {always<LeavesTiedCopiesStale>()}},
+      {"permutation_commutes_with_split", {always<SplitRepeatsTheFirstHolder>()}},
       {"dequantize_commutes_with_split",
        {always<SlicesScalesUnderActOrder>(), always<RenumbersGroups>(), always<CutsInsideWords>(),
         always<RoundsBlockOffsetsUp>()}},

@@ -13,14 +13,22 @@ namespace shardcheck {
 namespace {
 
 constexpr std::size_t kMaxLineBytes = 4096;
-constexpr std::int64_t kMaxParameters = std::int64_t{1} << 31;
+constexpr double kMaxParameters = 0x1p31;
 
-/// Upper bound of the parameters; cannot overflow within the limits of the single fields.
-std::int64_t parameter_count(const Geometry& g) {
-  const std::int64_t attention = g.d_model * (2 * g.attention_width() + 2 * g.kv_width());
-  const std::int64_t vectors = 3 * g.d_model + 2 * g.head_dim + g.attention_width() + 2 * g.kv_width();
-  return g.n_layers * (attention + 3 * g.d_model * g.ffn + vectors) + (g.tied ? 1 : 2) * g.vocab * g.d_model +
-         g.d_model;
+/// Upper bound of the parameters, in floating point: products of unusual fields leave 64 bits.
+double parameter_count(const Geometry& g) {
+  const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+  const double d = number(g.d_model), heads = number(g.n_heads);
+  const double attention = d * number(2 * g.attention_width() + 2 * g.kv_width());
+  const double vectors = number(8 * g.d_model + 4 * g.head_dim + 2 * g.attention_width() + 4 * g.kv_width());
+  const double mlp = 3.0 * (d + 1.0) * number(g.ffn);
+  const double experts =
+      (3.0 * number(g.expert_ffn) + 2.0) * d * number(g.n_experts) + 3.0 * d * number(g.shared_ffn);
+  const double latent = number(g.q_lora + g.kv_lora + g.rope_dim) * (d + 1.0) +
+                        heads * (number(g.nope_dim + g.rope_dim) * (number(g.q_lora) + d) +
+                                 number(g.nope_dim + g.v_dim) * number(g.kv_lora) + number(g.v_dim) * d);
+  return number(g.n_layers) * (attention + vectors + mlp + experts + latent) +
+         d * (2.0 * number(g.vocab) + number(g.positions) + 2.0);
 }
 
 /// What a forward pass of the case costs, in multiply-adds, and the largest of its activations, in elements.
@@ -88,10 +96,10 @@ void require_consistent(const Case& c) {
     refuse("length", std::to_string(c.length),
            fmt::format("at most {} with arithmetic=exact", kMaxExactLength));
   if (!c.degrees.empty()) require_target_of(contract_of(c), c);
-  const std::int64_t parameters = parameter_count(g);
+  const double parameters = parameter_count(g);
   if (parameters > kMaxParameters)
-    throw InvalidCase(
-        fmt::format("the geometry has {} parameters: allowed is at most {}", parameters, kMaxParameters));
+    throw InvalidCase(fmt::format("the geometry has {:.0f} parameters: allowed is at most {:.0f}", parameters,
+                                  kMaxParameters));
   try {
     validate(g);
   } catch (const InvalidInput& error) {

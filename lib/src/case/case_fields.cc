@@ -169,6 +169,43 @@ std::vector<Field> geometry_fields() {
   };
 }
 
+/// What has layouts and no forward pass here.
+std::vector<Field> family_fields() {
+  return {
+      choice_field<Norm>(
+          "norm", {{"rms", Norm::rms}, {"layer", Norm::layer}},
+          [](auto& c) -> auto& { return c.geometry.norm; }),
+      flag_field(
+          "gated", [](auto& c) -> auto& { return c.geometry.gated; }),
+      flag_field(
+          "mlp_bias", [](auto& c) -> auto& { return c.geometry.mlp_bias; }),
+      flag_field(
+          "sinks", [](auto& c) -> auto& { return c.geometry.sinks; }),
+      integer_field(
+          "positions", 0, kMaxWidth, [](auto& c) -> auto& { return c.geometry.positions; }),
+      integer_field(
+          "experts", 0, 1024, [](auto& c) -> auto& { return c.geometry.n_experts; }),
+      integer_field(
+          "expert_ffn", 0, kMaxWidth, [](auto& c) -> auto& { return c.geometry.expert_ffn; }),
+      integer_field(
+          "shared_ffn", 0, kMaxWidth, [](auto& c) -> auto& { return c.geometry.shared_ffn; }),
+      integer_field(
+          "dense_layers", 0, 256, [](auto& c) -> auto& { return c.geometry.dense_layers; }),
+      flag_field(
+          "router_bias", [](auto& c) -> auto& { return c.geometry.router_bias; }),
+      integer_field(
+          "q_lora", 0, kMaxWidth, [](auto& c) -> auto& { return c.geometry.q_lora; }),
+      integer_field(
+          "kv_lora", 0, kMaxWidth, [](auto& c) -> auto& { return c.geometry.kv_lora; }),
+      integer_field(
+          "nope_dim", 0, 1024, [](auto& c) -> auto& { return c.geometry.nope_dim; }),
+      integer_field(
+          "rope_dim", 0, 1024, [](auto& c) -> auto& { return c.geometry.rope_dim; }),
+      integer_field(
+          "v_dim", 0, 1024, [](auto& c) -> auto& { return c.geometry.v_dim; }),
+  };
+}
+
 std::vector<Field> run_fields() {
   return {
       choice_field<DType>(
@@ -220,6 +257,7 @@ std::vector<Field> run_fields() {
 const std::vector<Field>& fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> list = geometry_fields();
+    for (Field& field : family_fields()) list.push_back(std::move(field));
     for (Field& field : run_fields()) list.push_back(std::move(field));
     return list;
   }();

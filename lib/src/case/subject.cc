@@ -14,6 +14,8 @@ ShardedTensors Subject::reshard(const ShardedTensors& shards, const Layout& sour
   return shardcheck::reshard(shards, source, target);
 }
 
+Plan Subject::plan(const Layout& source, const Layout& target) { return make_plan(source, target); }
+
 std::vector<TensorMap> Subject::split_quantized(const QuantizedMatrix& matrix, const TensorMap& full,
                                                 ParallelStyle style, int degree) {
   return shardcheck::split_quantized(PlacedQuantized(matrix, style, degree), full);

@@ -238,6 +238,7 @@ Arrangement TableRule::arrangement(const Geometry& geometry, const Mesh& mesh,
     }
     append_run(arrangement.order, {kPadding, (multiple - length % multiple) % multiple});
   }
+  if (arrangement.order == std::vector<Run>{{0, length}}) arrangement.order.clear();
   return arrangement;
 }
 

@@ -21,6 +21,8 @@ class Subject {
   virtual ShardedTensors split(const TensorMap& full, const Layout& target);
   virtual TensorMap gather(const ShardedTensors& shards, const Layout& source);
   virtual ShardedTensors reshard(const ShardedTensors& shards, const Layout& source, const Layout& target);
+  /// The copies that a reshard would make.
+  virtual Plan plan(const Layout& source, const Layout& target);
 
   /// Stored tensors of every rank of a quantised weight. Throws UnsupportedLayout naming the weight and the
   /// degree where a rank would hold a part of a word, group or block.
@@ -46,6 +48,7 @@ class SubjectDecorator : public Subject {
   ShardedTensors reshard(const ShardedTensors& s, const Layout& source, const Layout& target) override {
     return inner_->reshard(s, source, target);
   }
+  Plan plan(const Layout& source, const Layout& target) override { return inner_->plan(source, target); }
   std::vector<TensorMap> split_quantized(const QuantizedMatrix& matrix, const TensorMap& full,
                                          ParallelStyle style, int degree) override {
     return inner_->split_quantized(matrix, full, style, degree);

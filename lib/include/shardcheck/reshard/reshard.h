@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shardcheck/layout/layout_table.h"
+#include "shardcheck/reshard/digest.h"
 #include "shardcheck/reshard/plan.h"
 #include "shardcheck/tensor/tensor.h"
 
@@ -48,6 +49,12 @@ ShardedTensors reshard(const ShardedTensors& shards, const Layout& source, const
 
 /// The same answer the long way: gather, then split.
 ShardedTensors reshard_by_gathering(const ShardedTensors& shards, const Layout& source, const Layout& target);
+
+/// The digest of the logical tensors that the shards hold: the same for every layout. Each element counts
+/// once, from the lowest rank that holds it; padding and tied copies do not count. Throws InvalidShards when
+/// shards do not fit the layout or replicas differ.
+WeightDigest digest_of(const Layout& layout, const ShardedTensors& shards);
+WeightDigest digest_of(const TensorMap& logical);
 
 /// Throws InvalidShards when the shards of a tied entry hold other bytes than `logical`.
 void require_tied(const LayoutEntry& entry, const std::vector<Tensor>& shards, const TensorMap& logical);

@@ -14,6 +14,7 @@ struct DrawOptions {
   bool any_dtype = false;  // bf16 and f16 too; native models stay f32, whose threshold is measured
   bool allow_unrepresentable = false;  // degrees the geometry does not divide by
   bool three_layouts = false;          // draw `via` too
+  bool meshes = false;  // models of every family, layouts of every table that knows them, over any axes
   Arithmetic arithmetic = Arithmetic::native;
   bool any_arithmetic = false;
   bool axis = false;          // an arithmetic that claims bits: tree, and exact in a share
@@ -25,6 +26,10 @@ struct DrawOptions {
 /// otherwise, uneven vocabulary in a share, at least 32 tokens for forward laws, source and target degree any
 /// ordered pair.
 Case draw_case(Stream& stream, const DrawOptions& options);
+
+/// The case that `meshes` asks for: a small model of a family (Llama, mixtures of experts, latent attention,
+/// GPT-2, NeoX) and layouts of at most 8 ranks, axes in any order, all of them representable.
+Case draw_mesh_case(Stream& stream, const DrawOptions& options);
 
 /// Simpler cases, most drastic first: each differs from `c` in one field or one coupled group of fields moved
 /// toward its default, parses back, and has layouts that are representable and runnable where those of `c`

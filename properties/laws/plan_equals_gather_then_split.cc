@@ -1,0 +1,35 @@
+#include "law_support.h"
+
+namespace shardcheck::laws {
+namespace {
+
+Outcome check(const Case& c, Subject& subject) {
+  const Layout source = make_layout(c.source, c.geometry);
+  const Layout target = make_layout(c.target, c.geometry);
+  const ShardedTensors shards = subject.split(fingerprints_of(c), source);
+  const ShardedTensors direct = subject.reshard(shards, source, target);
+  const ShardedTensors detour = subject.split(subject.gather(shards, source), target);
+  Outcome outcome = same_shards("the plan differs from gather then split", target, detour, direct);
+  if (outcome.difference) outcome.difference->source_degree = source.degree;
+  return with_digest(std::move(outcome), Digest().add(direct));
+}
+
+Case draw(Stream& stream) {
+  return draw_for("plan_equals_gather_then_split", stream,
+                  {.forward = false, .any_dtype = true, .meshes = true});
+}
+
+}  // namespace
+
+const Law& plan_equals_gather_then_split() {
+  static const Law law{
+      .name = "plan_equals_gather_then_split",
+      .claim = "Over any mesh, what a plan copies directly is what gathering and splitting again would give.",
+      .check = check,
+      .draw = draw,
+      .shares = {{"mesh", 0.3}, {"experts", 0.15}, {"latent", 0.05}, {"source!=target", 0.5}},
+      .smoke_cases = 50};
+  return law;
+}
+
+}  // namespace shardcheck::laws
