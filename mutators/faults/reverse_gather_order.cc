@@ -37,9 +37,7 @@ std::optional<std::string> not_applicable(const Case& c, std::string_view) {
   const auto layout = target_layout(c);
   if (!layout) return std::string(kUnrepresentable);
   for (const LayoutEntry& entry : layout->entries) {
-    const bool two_parts =
-        is_head(entry, *layout) && is_cut(entry) && element_count(entry.placed.local_shape(1)) > 0;
-    if (two_parts) return std::nullopt;
+    if (is_head_of_two_ranks(entry, *layout)) return std::nullopt;
   }
   return "the logits are not gathered from several ranks";
 }

@@ -7,12 +7,6 @@
 namespace shardcheck::faults {
 namespace {
 
-bool hits(const LayoutEntry& entry, const Layout& layout) {
-  if (!is_head(entry, layout) || !is_cut(entry)) return false;
-  const Selection second = entry.placed.selection(1);
-  return !second.runs.empty() && second.runs.front().global < entry.parts.front().shape[0];
-}
-
 void shift(const LayoutEntry& entry, std::vector<Tensor>& shards) {
   const Tensor full = gather_tensor(entry.placed, shards);
   for (std::size_t rank = 1; rank < shards.size(); ++rank) {
@@ -26,7 +20,7 @@ void shift(const LayoutEntry& entry, std::vector<Tensor>& shards) {
 
 void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {
   for (const LayoutEntry& entry : target.entries) {
-    if (hits(entry, target)) shift(entry, shards.at(entry.name));
+    if (is_head_of_two_ranks(entry, target)) shift(entry, shards.at(entry.name));
   }
 }
 
@@ -45,8 +39,8 @@ const Fault& shift_head_rows() {
       .not_applicable = [](const Case& c, std::string_view) -> std::optional<std::string> {
         const auto layout = target_layout(c);
         if (!layout) return std::string(kUnrepresentable);
-        const bool any =
-            std::ranges::any_of(layout->entries, [&](const auto& entry) { return hits(entry, *layout); });
+        const bool any = std::ranges::any_of(
+            layout->entries, [&](const auto& entry) { return is_head_of_two_ranks(entry, *layout); });
         if (any) return std::nullopt;
         return "the output head is not cut over several ranks";
       },

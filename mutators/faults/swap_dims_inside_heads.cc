@@ -37,7 +37,7 @@ const Fault& swap_dims_inside_heads() {
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view) -> std::optional<std::string> {
         if (c.geometry.head_dim < 2) return "a head of one dimension has nothing to exchange";
-        return needs_layout(c);
+        return needs_plain_heads(c);
       },
       .equivalent = nullptr,
       .inject =

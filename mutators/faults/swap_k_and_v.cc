@@ -31,7 +31,7 @@ const Fault& swap_k_and_v() {
       .reports = {"A6", "A16"},
       .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
       .arguments = {},
-      .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+      .not_applicable = [](const Case& c, std::string_view) { return needs_plain_heads(c); },
       .equivalent = nullptr,
       .inject =
           [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {

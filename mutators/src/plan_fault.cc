@@ -97,6 +97,21 @@ bool is_padded(const LayoutEntry& entry) {
                              [](const Run& run) { return run.global == kPadding; });
 }
 
+bool is_head_of_two_ranks(const LayoutEntry& entry, const Layout& layout) {
+  if (!is_head(entry, layout) || !is_cut(entry)) return false;
+  const Selection second = entry.placed.selection(1);
+  return !second.runs.empty() && second.runs.front().global < entry.parts.front().shape[0];
+}
+
+std::optional<std::string> needs_plain_heads(const Case& c) {
+  const auto layout = target_layout(c);
+  if (!layout) return std::string(kUnrepresentable);
+  for (const LayoutEntry& entry : layout->entries) {
+    if (stacks(entry, {"q", "k", "v"}) || stacks(entry, {"k"})) return std::nullopt;
+  }
+  return "the rows of q and k are dealt out or reordered";
+}
+
 bool belongs_to(const LayoutEntry& entry, std::string_view group) {
   return std::ranges::all_of(entry.parts, [&](const LogicalTensor& part) {
     if (group == "qkv") return part.role == "q" || part.role == "k" || part.role == "v";

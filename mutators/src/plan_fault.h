@@ -39,6 +39,10 @@ Tokens tokens_of(const Case& c);
 bool stacks(const LayoutEntry& entry, std::initializer_list<std::string_view> roles);
 /// Whether it ends in rows that no parameter has.
 bool is_padded(const LayoutEntry& entry);
+/// Whether it is an output head of which the second rank holds rows of tokens too.
+bool is_head_of_two_ranks(const LayoutEntry& entry, const Layout& layout);
+/// Why rows of q and k cannot be told apart by their place in a rank's tensor, or nullopt.
+std::optional<std::string> needs_plain_heads(const Case& c);
 /// Whether every logical tensor in it belongs to the group: "qkv" is q, k and v, "gate_up" is gate and up,
 /// any other group is the role of that name.
 bool belongs_to(const LayoutEntry& entry, std::string_view group);

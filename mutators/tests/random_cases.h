@@ -1,5 +1,5 @@
-// Random small cases for the tests of the faults: every layout table, uneven vocabularies, square
-// projections, all options of the geometry. Powered weights.
+// Random small cases for the tests of the faults: every layout table that a forward pass reads, uneven
+// vocabularies, square projections, all options of the geometry. Powered weights.
 #pragma once
 
 #include "shardcheck/case/case.h"
@@ -25,7 +25,9 @@ inline Geometry draw_geometry(Stream& stream) {
 }
 
 inline LayoutName draw_layout(Stream& stream) {
-  static const std::vector<std::string> tables = LayoutTable::built_in_names();
+  static const std::vector<std::string> tables = {
+      "seed",       "seed-bias-on-first-rank", "seed-bias-divided", "hf-llama",
+      "vllm-llama", "megatron-llama",          "torchtitan-llama"};
   LayoutName name{stream.pick(tables), {}};
   const int degree = stream.pick(std::vector<int>{1, 2, 2, 3, 4, 6});
   if (degree > 1) name.axes = {{"tp", degree}};

@@ -62,7 +62,7 @@ const Law& mesh_covers_once() {
           "element of it.",
       .check = check,
       .draw = draw,
-      .shares = {{"mesh", 0.3}, {"experts", 0.15}, {"latent", 0.05}, {"kv_heads<target_degree", 0.05}},
+      .shares = {{"mesh", 0.3}, {"experts", 0.15}, {"latent", 0.05}},
       .smoke_cases = 50};
   return law;
 }

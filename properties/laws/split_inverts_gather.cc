@@ -10,12 +10,28 @@ void number_elements(Tensor& tensor, std::uint32_t& next) {
   for (std::int64_t i = 0; i < tensor.elements(); ++i) tensor.set_bits(i, (next++ * kOdd) >> shift);
 }
 
-/// Shards that no split has touched: numbered elements, replicas equal.
+/// The full file tensor, numbered where its parts lie and zero in its padding.
+Tensor numbered_full(const LayoutEntry& entry, DType dtype, std::uint32_t& next) {
+  TensorMap parts;
+  for (const LogicalTensor& part : entry.parts) {
+    Tensor tensor = Tensor::uninitialized(dtype, part.shape);
+    number_elements(tensor, next);
+    parts.emplace(part.name, std::move(tensor));
+  }
+  return fuse(entry, parts);
+}
+
+/// Shards that no split has touched: numbered elements, replicas equal. Where ranks hold padding or a part of
+/// each other's, what they hold is cut from one numbered tensor.
 ShardedTensors numbered_shards(const Layout& layout, const Case& c) {
   ShardedTensors shards;
   auto next = static_cast<std::uint32_t>(c.seed) + 1;
   for (const LayoutEntry& entry : layout.entries) {
     std::vector<Tensor>& ranks = shards[entry.name];
+    if (entry.arranged || layout.degree > c.geometry.n_kv_heads) {
+      ranks = split_tensor(entry.placed, numbered_full(entry, c.dtype, next));
+      continue;
+    }
     const bool replicated = std::holds_alternative<Replicate>(entry.placed.placement());
     for (int rank = 0; rank < layout.degree; ++rank) {
       if (replicated && rank > 0) {

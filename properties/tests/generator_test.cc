@@ -135,18 +135,18 @@ TEST(DrawTest, TheSameSeedGivesTheSameCaseLines) {
   const std::vector<std::string> recorded = {
       "law d_model=37 layers=2 heads=6 kv_heads=6 head_dim=4 ffn=66 vocab=120 arithmetic=tree "
       "source=hf-llama:tp3 target=seed:tp2 via=vllm-llama:tp2 batch=2 length=33 seed=601500",
-      "law d_model=23 heads=6 kv_heads=3 head_dim=4 ffn=93 vocab=174 qkv_bias=true "
+      "law d_model=23 heads=6 kv_heads=3 head_dim=4 ffn=93 vocab=173 qkv_bias=true "
       "source=vllm-llama:tp3 target=vllm-llama via=seed:tp3 length=40 seed=119345",
       "law d_model=90 layers=3 heads=15 kv_heads=5 head_dim=6 ffn=45 vocab=135 norm_eps=1e-05 "
-      "rope=half arithmetic=exact source=vllm-llama:tp5 target=hf-llama:tp5 via=seed:tp5 batch=2 "
+      "rope=half arithmetic=exact source=vllm-llama target=hf-llama:tp5 via=seed:tp5 batch=2 "
       "seed=230101",
       "law d_model=92 layers=2 heads=8 kv_heads=2 head_dim=4 ffn=18 vocab=198 rope=half tied=true "
       "qkv_bias=true dtype=f16 arithmetic=tree source=vllm-llama:tp2 target=seed:tp2 via=hf-llama:tp2 "
       "batch=2 length=38 seed=526478",
       "law d_model=69 layers=3 heads=15 kv_heads=5 head_dim=4 ffn=50 vocab=160 source=seed:tp5 "
-      "target=seed:tp5 via=vllm-llama:tp5 length=35 seed=903643",
+      "target=seed:tp5 via=vllm-llama length=35 seed=903643",
       "law d_model=10 layers=2 heads=15 kv_heads=5 head_dim=6 ffn=65 vocab=155 rope=half "
-      "rope_theta=5e+05 arithmetic=exact source=hf-llama:tp5 target=vllm-llama:tp5 length=35 "
+      "rope_theta=5e+05 arithmetic=exact source=hf-llama:tp5 target=vllm-llama length=35 "
       "seed=569736",
   };
   for (std::size_t i = 0; i < recorded.size(); ++i) {

@@ -62,41 +62,55 @@ int rank_for(const Mesh& mesh, const FixedCoordinates& fixed, int process) {
   return rank;
 }
 
-/// Extends `first` by `second` when the two are one box on both sides.
-bool merge(Copy& first, const Copy& second) {
+/// Extends `first` by `second` when the two are one box on both sides, joined along target dimension `along`.
+bool merge(Copy& first, const Copy& second, std::size_t along) {
   if (first.source_entry != second.source_entry || first.source_rank != second.source_rank ||
-      first.source_dim != second.source_dim) {
+      first.source_dim != second.source_dim || first.source_dim[along] < 0) {
     return false;
   }
-  int joined = -1;
+  const std::size_t source_along = at(first.source_dim[along]);
   for (std::size_t d = 0; d < kDims; ++d) {
-    if (first.size[d] == second.size[d] && first.target_origin[d] == second.target_origin[d]) continue;
-    if (joined >= 0 || first.target_origin[d] + first.size[d] != second.target_origin[d]) return false;
-    joined = static_cast<int>(d);
+    const bool joined = d == along;
+    if (!joined && first.size[d] != second.size[d]) return false;
+    if (second.target_origin[d] != first.target_origin[d] + (joined ? first.size[d] : 0)) return false;
+    const std::int64_t step = d == source_along ? first.size[along] : 0;
+    if (second.source_origin[d] != first.source_origin[d] + step) return false;
   }
-  if (joined < 0 || first.source_dim[at(joined)] < 0) return false;
-  const std::size_t along = at(first.source_dim[at(joined)]);
-  for (std::size_t d = 0; d < kDims; ++d) {
-    const std::int64_t expected =
-        first.source_origin[d] + (d == along ? first.size[at(joined)] : std::int64_t{0});
-    if (second.source_origin[d] != expected) return false;
-  }
-  first.size[at(joined)] += second.size[at(joined)];
+  first.size[along] += second.size[along];
   return true;
 }
 
-/// Sorts the copies from `begin` on, into one entry of one rank, and grows them into maximal boxes.
+/// Joins the copies of a range along one dimension; returns the new end.
+template <typename Iterator>
+Iterator join_along(Iterator first, Iterator last, std::size_t along) {
+  std::sort(first, last, [along](const Copy& a, const Copy& b) {
+    for (std::size_t d = 0; d < kDims; ++d) {
+      if (d != along && a.target_origin[d] != b.target_origin[d])
+        return a.target_origin[d] < b.target_origin[d];
+    }
+    return a.target_origin[along] < b.target_origin[along];
+  });
+  Iterator kept = first;
+  for (Iterator next = std::next(first); next != last; ++next) {
+    if (!merge(*kept, *next, along)) *++kept = *next;
+  }
+  return std::next(kept);
+}
+
+/// Grows the copies from `begin` on, into one entry of one rank, into maximal boxes and sorts them.
 void merge_tail(std::vector<Copy>& copies, std::size_t begin) {
   const auto first = copies.begin() + static_cast<std::ptrdiff_t>(begin);
+  auto last = copies.end();
+  // Joined along one dimension, boxes may fit along another: again until nothing changes.
+  for (std::ptrdiff_t before = 0; std::distance(first, last) > 1 && std::distance(first, last) != before;) {
+    before = std::distance(first, last);
+    for (std::size_t d = at(first->dims); d-- > 0 && std::distance(first, last) > 1;) {
+      last = join_along(first, last, d);
+    }
+  }
+  copies.erase(last, copies.end());
   std::sort(first, copies.end(),
             [](const Copy& a, const Copy& b) { return a.target_origin < b.target_origin; });
-  std::size_t kept = begin;
-  for (std::size_t i = begin; i < copies.size(); ++i) {
-    copies[kept] = copies[i];
-    ++kept;
-    while (kept - begin > 1 && merge(copies[kept - 2], copies[kept - 1])) --kept;
-  }
-  copies.resize(kept);
 }
 
 void refuse_partial(const Layout& layout) {
