@@ -129,12 +129,13 @@ LayoutTable LayoutTable::parse(std::string_view json, const std::string& origin)
   const nlohmann::json document = parse_json_object<InvalidLayout>(json, origin, kMaxTableBytes);
   const JsonField root(document, origin);
   root.require_object({"name", "framework", "family", "consumer", "mesh", "rules"},
-                      {"expert_axis", "expert_policy", "local_numbers"});
+                      {"description", "expert_axis", "expert_policy", "local_numbers"});
   LayoutTable table;
   table.origin_ = origin;
   table.name_ = parse_word(root.at("name"));
   table.framework_ = root.at("framework").text();
   table.family_ = root.at("family").text();
+  if (root.has("description")) table.description_ = root.at("description").text();
   table.consumer_ = parse_consumer(root.at("consumer"));
   table.axes_ = parse_mesh(root.at("mesh"));
   if (root.has("expert_axis")) table.expert_axis_ = parse_axis_name(root.at("expert_axis"));
@@ -239,8 +240,9 @@ std::vector<std::string> LayoutTable::unrepresentable(const Geometry& geometry, 
 std::vector<int> supported_degrees(const LayoutTable& table, const Geometry& geometry,
                                    const std::vector<int>& candidates) {
   std::vector<int> degrees;
-  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(degrees),
-               [&](int degree) { return table.unrepresentable(geometry, degree).empty(); });
+  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(degrees), [&](int degree) {
+    return degree >= 1 && degree <= Mesh::kMaxDegree && table.unrepresentable(geometry, degree).empty();
+  });
   return degrees;
 }
 
