@@ -253,7 +253,7 @@ Shape cut_shape(Shape shape, const std::vector<Selection>& selections) {
 
 std::int64_t Selection::length() const { return length_of(runs); }
 
-PlacedTensor::PlacedTensor(std::string name, Shape shape, Placement placement, int degree)
+PlacedTensor::PlacedTensor(const std::string& name, Shape shape, Placement placement, int degree)
     : PlacedTensor(name, std::move(shape), std::vector<AxisPlacement>{{Axis::tp, std::move(placement)}},
                    tensor_parallel_mesh(name, degree)) {}
 

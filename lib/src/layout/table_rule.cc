@@ -231,7 +231,10 @@ TableRule TableRule::parse(const JsonField& json) {
     named.at("pad").require_object({"multiple"});
     rule.pad_multiple_.push_back(parse_size(named.at("pad").at("multiple")));
   }
-  if (named.has("stage")) rule.stage_ = parse_stage(named.at("stage"));
+  if (named.has("stage")) {
+    if (rule.scope() != RoleScope::model) named.at("stage").fail("allowed for roles outside layers");
+    rule.stage_ = parse_stage(named.at("stage"));
+  }
   if (named.has("layers")) {
     if (rule.scope() != RoleScope::layer) named.at("layers").fail("allowed for roles that are per layer");
     rule.layers_ = parse_choice<LayerKind>(named.at("layers"),

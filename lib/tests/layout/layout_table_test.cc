@@ -13,6 +13,7 @@
 
 #include "../../src/layout/table_rule.h"
 #include "cli/json_schema.h"
+#include "layout/table_text.h"
 #include "reshard/mesh_layouts.h"
 #include "shardcheck/model/consumer.h"
 
@@ -25,19 +26,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
-
-std::filesystem::path layouts_folder() {
-  return std::filesystem::path(SHARDCHECK_SOURCE_DIR) / "lib" / "layouts";
-}
-
-std::string read_layout_file(const std::string& name) {
-  std::ifstream in(layouts_folder() / name);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-json seed_json() { return json::parse(read_layout_file("seed.json")); }
 
 Geometry small() {
   Geometry g;
@@ -55,20 +43,6 @@ Geometry with_everything() {
   Geometry g = small();
   g.qkv_bias = g.qk_norm = true;
   return g;
-}
-
-template <typename Action>
-std::string refusal_of(Action action) {
-  try {
-    action();
-  } catch (const InvalidLayout& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
-std::string parse_refusal(const std::string& text) {
-  return refusal_of([&] { LayoutTable::parse(text, "mine.json"); });
 }
 
 /// Refusal of the seed's table after an edit.

@@ -163,7 +163,7 @@ class PlacedTensor {
   /// degree (nor the degree by the items, where it replicates), segments that overlap, leave the dimension or
   /// leave a part of it uncovered, groups that do not fill the dimension, a dimension that is not whole
   /// units, a unit, a padded length or a split factor that is not positive.
-  PlacedTensor(std::string name, Shape shape, Placement placement, int degree);
+  PlacedTensor(const std::string& name, Shape shape, Placement placement, int degree);
   /// Over a mesh, the placements applied in order, each to what the ones before left on a rank; an axis that
   /// has none replicates. Only the ranks at `held` hold the tensor. Throws as above; also for an axis that
   /// is named twice and for Partial on another axis than tp or next to another placement.
