@@ -7,16 +7,12 @@
 #include "layout/overloaded.h"
 
 namespace shardcheck {
-namespace {
 
-/// Dimension that a placement cuts, -1 for none.
 int cut_dim(const Placement& placement) {
   return std::visit(Overloaded{[](const Replicate&) { return -1; }, [](const Partial&) { return -1; },
                                [](const auto& cut) { return cut.dim; }},
                     placement);
 }
-
-}  // namespace
 
 std::vector<std::vector<int>> ranks_by_class(const LayoutEntry& entry) {
   std::map<int, std::vector<int>> classes;

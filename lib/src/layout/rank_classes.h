@@ -14,4 +14,7 @@ std::vector<std::vector<int>> ranks_by_class(const LayoutEntry& entry);
 /// "rank 1", or on a mesh of several axes the coordinates on those that cut `dim` (-1: any): "tp 1, dp 0".
 std::string class_label(const LayoutEntry& entry, int rank, int dim = -1);
 
+/// Dimension that a placement cuts, -1 for none.
+int cut_dim(const Placement& placement);
+
 }  // namespace shardcheck

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <numeric>
 
@@ -249,6 +250,28 @@ TableRule TableRule::parse(const JsonField& json) {
 }
 
 RoleScope TableRule::scope() const { return scope_of_role(roles_.front()).value(); }
+
+std::optional<RulePlace> TableRule::match(std::string_view name) const {
+  RulePlace place;
+  std::string_view pattern = pattern_;
+  while (!pattern.empty()) {
+    const bool layer = pattern.starts_with(kLayer), expert = pattern.starts_with(kExpert);
+    if (layer || expert) {
+      std::int64_t& number = layer ? place.layer : place.expert;
+      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+      const auto digits = static_cast<std::size_t>(end - name.data());
+      if (error != std::errc{} || number < 0 || (digits > 1 && name.front() == '0')) return std::nullopt;
+      name.remove_prefix(digits);
+      pattern.remove_prefix((layer ? kLayer : kExpert).size());
+    } else {
+      if (name.empty() || name.front() != pattern.front()) return std::nullopt;
+      name.remove_prefix(1);
+      pattern.remove_prefix(1);
+    }
+  }
+  if (!name.empty()) return std::nullopt;
+  return place;
+}
 
 std::string TableRule::name(std::int64_t layer, std::int64_t expert) const {
   std::string name = pattern_;

@@ -59,6 +59,11 @@ enum class LayerKind : std::uint8_t { every, dense, experts };
 /// Which ranks along pp hold a tensor outside layers.
 enum class Stage : std::uint8_t { every, first, last };
 
+/// Where a rule applies; -1 where its pattern has no place for the number.
+struct RulePlace {
+  std::int64_t layer = -1, expert = -1;
+};
+
 class TableRule {
  public:
   /// Throws InvalidLayout naming the field.
@@ -74,6 +79,10 @@ class TableRule {
   LayerKind layers() const noexcept { return layers_; }
   const std::vector<PlacementRule>& placements() const noexcept { return placements_; }
 
+  bool transposed() const noexcept { return transposed_; }
+
+  /// Layer and expert of a file tensor that the pattern names, nullopt for another name.
+  std::optional<RulePlace> match(std::string_view name) const;
   /// The file tensor's name; numbers that its pattern has no place for are ignored.
   std::string name(std::int64_t layer, std::int64_t expert) const;
   Arrangement arrangement(const Geometry& geometry, const Mesh& mesh,
