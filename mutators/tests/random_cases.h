@@ -14,7 +14,7 @@ inline Geometry draw_geometry(Stream& stream) {
   g.n_heads = g.n_kv_heads * stream.integer(1, 3);
   g.head_dim = stream.pick(std::vector<std::int64_t>{2, 4, 6});
   g.d_model = stream.chance(1, 3) ? g.attention_width() : stream.integer(5, 40);
-  g.ffn = g.n_kv_heads * stream.integer(1, 7);
+  g.ffn = g.n_kv_heads * (stream.chance(1, 5) ? 1 : stream.integer(1, 7));
   g.vocab = stream.integer(5, 60);
   g.n_layers = stream.integer(1, 3);
   g.rope = stream.chance(1, 2) ? Rope::half : Rope::none;

@@ -61,6 +61,14 @@ std::vector<Axis> parse_mesh(const JsonField& json) {
   return axes;
 }
 
+Axis parse_expert_axis(const JsonField& json, const std::vector<Axis>& mesh) {
+  const Axis axis = parse_axis_name(json);
+  if (std::find(mesh.begin(), mesh.end(), axis) == mesh.end()) {
+    json.fail(fmt::format("axis {} is not in the table's mesh", to_string(axis)));
+  }
+  return axis;
+}
+
 std::string parse_consumer(const JsonField& json) {
   std::string consumer = json.text();
   std::vector<std::string> known = consumer_names();
@@ -129,15 +137,16 @@ LayoutTable LayoutTable::parse(std::string_view json, const std::string& origin)
   const nlohmann::json document = parse_json_object<InvalidLayout>(json, origin, kMaxTableBytes);
   const JsonField root(document, origin);
   root.require_object({"name", "framework", "family", "consumer", "mesh", "rules"},
-                      {"expert_axis", "expert_policy", "local_numbers"});
+                      {"description", "expert_axis", "expert_policy", "local_numbers"});
   LayoutTable table;
   table.origin_ = origin;
   table.name_ = parse_word(root.at("name"));
   table.framework_ = root.at("framework").text();
   table.family_ = root.at("family").text();
+  if (root.has("description")) table.description_ = root.at("description").text();
   table.consumer_ = parse_consumer(root.at("consumer"));
   table.axes_ = parse_mesh(root.at("mesh"));
-  if (root.has("expert_axis")) table.expert_axis_ = parse_axis_name(root.at("expert_axis"));
+  if (root.has("expert_axis")) table.expert_axis_ = parse_expert_axis(root.at("expert_axis"), table.axes_);
   if (root.has("expert_policy")) {
     table.expert_policy_ = parse_choice<SplitPolicy>(
         root.at("expert_policy"), {{"even", SplitPolicy::even}, {"balanced", SplitPolicy::balanced}});
@@ -239,8 +248,9 @@ std::vector<std::string> LayoutTable::unrepresentable(const Geometry& geometry, 
 std::vector<int> supported_degrees(const LayoutTable& table, const Geometry& geometry,
                                    const std::vector<int>& candidates) {
   std::vector<int> degrees;
-  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(degrees),
-               [&](int degree) { return table.unrepresentable(geometry, degree).empty(); });
+  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(degrees), [&](int degree) {
+    return degree >= 1 && degree <= Mesh::kMaxDegree && table.unrepresentable(geometry, degree).empty();
+  });
   return degrees;
 }
 

@@ -61,8 +61,14 @@ class Cut {
 
   void check(const Shard& shard) const {
     const std::int64_t extent = extent_of(shard.dim);
-    if (shard.policy == SplitPolicy::even && extent % degree_ != 0) {
-      refuse_extent(extent, shard.dim, degree_text());
+    if (shard.unit < 1 || extent % shard.unit != 0) {
+      refuse_extent(extent, shard.dim, fmt::format("the unit {} ({})", shard.unit, degree_text()));
+    }
+    if (shard.policy == SplitPolicy::even && extent / shard.unit % degree_ != 0) {
+      if (shard.unit == 1) refuse_extent(extent, shard.dim, degree_text());
+      refuse(fmt::format("{} units of {} along dimension {} of {} are not divisible by {}",
+                         extent / shard.unit, shard.unit, shard.dim, shardcheck::to_string(shape_),
+                         degree_text()));
     }
     if (shard.multiple < 1 || shard.multiple > kMaxMultiple) {
       refuse(fmt::format("multiple {} of a padded part; allowed: 1..{}", shard.multiple, kMaxMultiple));
@@ -72,7 +78,8 @@ class Cut {
     const std::int64_t extent = extent_of(shard.dim);
     std::vector<Run> kept;
     if (shard.policy != SplitPolicy::padded) {
-      append_run(kept, run_of(part_of(shard.policy, extent, degree_, coordinate)));
+      const auto [begin, end] = part_of(shard.policy, extent / shard.unit, degree_, coordinate);
+      append_run(kept, {begin * shard.unit, (end - begin) * shard.unit});
       return kept;
     }
     const std::int64_t chunk = extent / degree_ + (extent % degree_ != 0 ? 1 : 0);
@@ -246,7 +253,7 @@ Shape cut_shape(Shape shape, const std::vector<Selection>& selections) {
 
 std::int64_t Selection::length() const { return length_of(runs); }
 
-PlacedTensor::PlacedTensor(std::string name, Shape shape, Placement placement, int degree)
+PlacedTensor::PlacedTensor(const std::string& name, Shape shape, Placement placement, int degree)
     : PlacedTensor(name, std::move(shape), std::vector<AxisPlacement>{{Axis::tp, std::move(placement)}},
                    tensor_parallel_mesh(name, degree)) {}
 

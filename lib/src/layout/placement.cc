@@ -43,10 +43,11 @@ std::string text_of(const Segments& placement) {
 }
 
 std::string text_of(const Shard& shard) {
-  if (shard.policy == SplitPolicy::even) return fmt::format("shard(dim={})", shard.dim);
-  if (shard.policy != SplitPolicy::padded)
-    return fmt::format("shard(dim={}, {})", shard.dim, to_string(shard.policy));
-  return fmt::format("shard(dim={}, padded to {})", shard.dim, shard.multiple);
+  std::string text = fmt::format("shard(dim={}", shard.dim);
+  if (shard.policy != SplitPolicy::even) text += fmt::format(", {}", to_string(shard.policy));
+  if (shard.policy == SplitPolicy::padded) text += fmt::format(" to {}", shard.multiple);
+  if (shard.unit != 1) text += fmt::format(", units of {}", shard.unit);
+  return text + ')';
 }
 
 std::string text_of(const Grouped& grouped) {

@@ -37,8 +37,8 @@ Expression parse_size(const JsonField& json) {
 }
 
 PlacementRule::ShardRule PlacementRule::parse_shard(const JsonField& json) {
-  json.require_object({"kind", "dim"}, {"policy", "multiple", "axis"});
-  ShardRule shard{parse_dim(json), SplitPolicy::even, Expression::constant(1)};
+  json.require_object({"kind", "dim"}, {"policy", "multiple", "unit", "axis"});
+  ShardRule shard{parse_dim(json), SplitPolicy::even, Expression::constant(1), Expression::constant(1)};
   if (json.has("policy")) {
     shard.policy = parse_choice<SplitPolicy>(json.at("policy"), {{"even", SplitPolicy::even},
                                                                  {"chunk", SplitPolicy::chunk},
@@ -48,6 +48,10 @@ PlacementRule::ShardRule PlacementRule::parse_shard(const JsonField& json) {
   if (json.has("multiple")) {
     if (shard.policy != SplitPolicy::padded) json.at("multiple").fail("allowed with the policy padded only");
     shard.multiple = parse_size(json.at("multiple"));
+  }
+  if (json.has("unit")) {
+    if (shard.policy == SplitPolicy::padded) json.at("unit").fail("not allowed with the policy padded");
+    shard.unit = parse_size(json.at("unit"));
   }
   return shard;
 }
@@ -112,7 +116,7 @@ PlacementRule::Rule PlacementRule::parse_rule(const JsonField& json) {
   enum class Kind { replicate, shard, segments, heads, pair, strided, grouped, replicated_groups, partial };
   json.require_object(
       {"kind"}, {"axis", "blocks", "dim", "encoding", "first", "groups", "head_dim", "multiple", "n_heads",
-                 "n_kv_heads", "policy", "second", "segments", "split_factor", "units"});
+                 "n_kv_heads", "policy", "second", "segments", "split_factor", "unit", "units"});
   const Kind kind = parse_choice<Kind>(json.at("kind"), {{"replicate", Kind::replicate},
                                                          {"shard", Kind::shard},
                                                          {"segments", Kind::segments},
@@ -153,7 +157,7 @@ Placement PlacementRule::evaluate(const Geometry& geometry, const Mesh& mesh) co
   return std::visit(
       Overloaded{[](const Placement& placement) { return placement; },
                  [&](const ShardRule& rule) -> Placement {
-                   return Shard{rule.dim, rule.policy, value(rule.multiple)};
+                   return Shard{rule.dim, rule.policy, value(rule.multiple), value(rule.unit)};
                  },
                  [&](const HeadsRule& rule) -> Placement {
                    return head_partitioned(value(rule.n_heads), value(rule.n_kv_heads), value(rule.head_dim),

@@ -63,7 +63,7 @@ class PlacementRule {
   struct ShardRule {
     int dim = 0;
     SplitPolicy policy = SplitPolicy::even;
-    Expression multiple;
+    Expression multiple, unit;
   };
   /// A placement with a dimension and one number.
   struct NumberRule {

@@ -67,6 +67,19 @@ std::int64_t length_of(const std::vector<Run>& runs) {
                          [](std::int64_t sum, const Run& run) { return sum + run.length; });
 }
 
+std::vector<Run> inverse_runs(const std::vector<Run>& runs) {
+  std::vector<std::pair<std::int64_t, Run>> placed;  // index in the order, and where it lies
+  std::int64_t position = 0;
+  for (const Run& run : runs) {
+    placed.push_back({run.global, {position, run.length}});
+    position += run.length;
+  }
+  std::sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Run> inverse;
+  for (const auto& [index, run] : placed) append_run(inverse, run);
+  return inverse;
+}
+
 std::vector<Run> runs_of(const Interleave& interleave) {
   const auto& [groups, units] = interleave;
   if (groups < 1 || units.empty() || *std::min_element(units.begin(), units.end()) < 1) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <numeric>
 
@@ -94,6 +95,15 @@ void replace(std::string& text, std::string_view placeholder, std::int64_t numbe
   if (at != std::string::npos) text.replace(at, placeholder.size(), std::to_string(number));
 }
 
+/// Rows of padding that bring `length` to a multiple.
+std::int64_t padding_after(std::int64_t length, std::int64_t multiple) {
+  constexpr std::int64_t kMaxMultiple = std::int64_t{1} << 24;
+  if (multiple < 1 || multiple > kMaxMultiple) {
+    throw InvalidLayout(fmt::format("pad: multiple {}; allowed: 1..{}", multiple, kMaxMultiple));
+  }
+  return (multiple - length % multiple) % multiple;
+}
+
 std::vector<PlacementRule> parse_placements(const JsonField& json) {
   if (!json.value().is_array()) return {PlacementRule::parse(json)};
   std::vector<PlacementRule> placements;
@@ -121,45 +131,76 @@ std::vector<std::string> role_names() {
   return names;
 }
 
-OrderStep OrderStep::parse(const JsonField& json) {
-  enum class Kind { grouped, rotary };
-  json.require_object({"kind"}, {"begin", "groups", "units", "heads", "head_dim", "rotary"});
-  const Kind kind =
-      parse_choice<Kind>(json.at("kind"), {{"grouped", Kind::grouped}, {"rotary_interleaved", Kind::rotary}});
-  const Expression begin = json.has("begin") ? parse_size(json.at("begin")) : Expression::constant(0);
-  if (kind == Kind::rotary) {
-    json.require_object({"kind", "heads", "head_dim"}, {"begin", "rotary"});
-    const Expression head_dim = parse_size(json.at("head_dim"));
-    return {begin, Rotary{parse_size(json.at("heads")), head_dim,
-                          json.has("rotary") ? parse_size(json.at("rotary")) : head_dim}};
-  }
-  json.require_object({"kind", "groups", "units"}, {"begin"});
+OrderStep::Grouped OrderStep::parse_grouped(const JsonField& json) {
+  json.require_object({"kind", "groups", "units"}, {"begin", "inverse"});
   Grouped grouped{parse_size(json.at("groups")), {}};
   for (const JsonField& unit : json.at("units").elements(1, kMaxParts)) {
     grouped.units.push_back(parse_size(unit));
   }
-  return {begin, std::move(grouped)};
+  return grouped;
 }
 
-std::vector<Run> OrderStep::evaluate(const Geometry& geometry, const Mesh& mesh, std::int64_t length) const {
+OrderStep::Rotary OrderStep::parse_rotary(const JsonField& json) {
+  json.require_object({"kind", "heads", "head_dim"}, {"begin", "rotary", "inverse"});
+  const Expression head_dim = parse_size(json.at("head_dim"));
+  return {parse_size(json.at("heads")), head_dim,
+          json.has("rotary") ? parse_size(json.at("rotary")) : head_dim};
+}
+
+OrderStep OrderStep::parse(const JsonField& json) {
+  enum class Name { grouped, rotary, pad };
+  json.require_object({"kind"},
+                      {"begin", "groups", "head_dim", "heads", "inverse", "multiple", "rotary", "units"});
+  const Name name = parse_choice<Name>(
+      json.at("kind"),
+      {{"grouped", Name::grouped}, {"rotary_interleaved", Name::rotary}, {"pad", Name::pad}});
+  const Expression begin = json.has("begin") ? parse_size(json.at("begin")) : Expression::constant(0);
+  const bool inverse = json.has("inverse") && json.at("inverse").boolean();
+  switch (name) {
+    case Name::grouped:
+      return {begin, parse_grouped(json), inverse};
+    case Name::rotary:
+      return {begin, parse_rotary(json), inverse};
+    case Name::pad:
+      json.require_object({"kind", "begin", "multiple"});
+      return {begin, Pad{parse_size(json.at("multiple"))}, false};
+  }
+  json.fail("unknown kind");
+}
+
+std::vector<Run> OrderStep::moved(const Geometry& geometry, const Mesh& mesh) const {
   const auto value = [&](const Expression& expression) { return expression.evaluate(geometry, mesh); };
-  std::vector<Run> moved;
+  if (const auto* pad = std::get_if<Pad>(&kind_)) {
+    return {{kPadding, padding_after(value(begin_), value(pad->multiple))}};
+  }
+  std::vector<Run> runs;
   if (const auto* rotary = std::get_if<Rotary>(&kind_)) {
-    moved = interleaved_rotary(value(rotary->heads), value(rotary->head_dim), value(rotary->rotary));
+    runs = interleaved_rotary(value(rotary->heads), value(rotary->head_dim), value(rotary->rotary));
   } else {
     const auto& grouped = std::get<Grouped>(kind_);
     Interleave interleave{value(grouped.groups), {}};
     for (const Expression& unit : grouped.units) interleave.units.push_back(value(unit));
-    moved = runs_of(interleave);
+    runs = runs_of(interleave);
   }
-  const std::int64_t begin = value(begin_), end = begin + length_of(moved);
-  if (begin < 0 || end > length) {
-    throw InvalidLayout(fmt::format("order: a step moves rows {}..{} of {}", begin, end, length));
+  return inverse_ ? inverse_runs(runs) : runs;
+}
+
+std::vector<Run> OrderStep::evaluate(const Geometry& geometry, const Mesh& mesh, std::int64_t length) const {
+  const std::int64_t begin = begin_.evaluate(geometry, mesh);
+  if (begin < 0 || begin > length) {
+    throw InvalidLayout(fmt::format("order: a step begins at row {} of {}", begin, length));
+  }
+  const std::vector<Run> runs = moved(geometry, mesh);
+  const std::int64_t rows = std::holds_alternative<Pad>(kind_) ? 0 : length_of(runs);
+  if (rows > length - begin) {
+    throw InvalidLayout(fmt::format("order: a step moves rows {}..{} of {}", begin, begin + rows, length));
   }
   std::vector<Run> order;
   append_run(order, {0, begin});
-  for (const Run& run : moved) append_run(order, {begin + run.global, run.length});
-  append_run(order, {end, length - end});
+  for (const Run& run : runs) {
+    append_run(order, {run.global == kPadding ? kPadding : begin + run.global, run.length});
+  }
+  append_run(order, {begin + rows, length - begin - rows});
   return order;
 }
 
@@ -191,7 +232,10 @@ TableRule TableRule::parse(const JsonField& json) {
     named.at("pad").require_object({"multiple"});
     rule.pad_multiple_.push_back(parse_size(named.at("pad").at("multiple")));
   }
-  if (named.has("stage")) rule.stage_ = parse_stage(named.at("stage"));
+  if (named.has("stage")) {
+    if (rule.scope() != RoleScope::model) named.at("stage").fail("allowed for roles outside layers");
+    rule.stage_ = parse_stage(named.at("stage"));
+  }
   if (named.has("layers")) {
     if (rule.scope() != RoleScope::layer) named.at("layers").fail("allowed for roles that are per layer");
     rule.layers_ = parse_choice<LayerKind>(named.at("layers"),
@@ -206,6 +250,28 @@ TableRule TableRule::parse(const JsonField& json) {
 }
 
 RoleScope TableRule::scope() const { return scope_of_role(roles_.front()).value(); }
+
+std::optional<RulePlace> TableRule::match(std::string_view name) const {
+  RulePlace place;
+  std::string_view pattern = pattern_;
+  while (!pattern.empty()) {
+    const bool layer = pattern.starts_with(kLayer), expert = pattern.starts_with(kExpert);
+    if (layer || expert) {
+      std::int64_t& number = layer ? place.layer : place.expert;
+      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+      const auto digits = static_cast<std::size_t>(end - name.data());
+      if (error != std::errc{} || number < 0 || (digits > 1 && name.front() == '0')) return std::nullopt;
+      name.remove_prefix(digits);
+      pattern.remove_prefix((layer ? kLayer : kExpert).size());
+    } else {
+      if (name.empty() || name.front() != pattern.front()) return std::nullopt;
+      name.remove_prefix(1);
+      pattern.remove_prefix(1);
+    }
+  }
+  if (!name.empty()) return std::nullopt;
+  return place;
+}
 
 std::string TableRule::name(std::int64_t layer, std::int64_t expert) const {
   std::string name = pattern_;
@@ -228,15 +294,12 @@ Arrangement TableRule::arrangement(const Geometry& geometry, const Mesh& mesh,
   const std::int64_t length = std::accumulate(extents.begin(), extents.end(), std::int64_t{0});
   append_run(arrangement.order, {0, length});
   for (const OrderStep& step : order_) {
-    arrangement.order = compose_runs(arrangement.order, step.evaluate(geometry, mesh, length));
+    const std::int64_t rows = length_of(arrangement.order);
+    arrangement.order = compose_runs(arrangement.order, step.evaluate(geometry, mesh, rows));
   }
   if (!pad_multiple_.empty()) {
     const std::int64_t multiple = pad_multiple_.front().evaluate(geometry, mesh);
-    constexpr std::int64_t kMaxMultiple = std::int64_t{1} << 24;
-    if (multiple < 1 || multiple > kMaxMultiple) {
-      throw InvalidLayout(fmt::format("pad: multiple {}; allowed: 1..{}", multiple, kMaxMultiple));
-    }
-    append_run(arrangement.order, {kPadding, (multiple - length % multiple) % multiple});
+    append_run(arrangement.order, {kPadding, padding_after(length_of(arrangement.order), multiple)});
   }
   if (arrangement.order == std::vector<Run>{{0, length}}) arrangement.order.clear();
   return arrangement;

@@ -21,7 +21,7 @@ enum class RoleScope : std::uint8_t { model, layer, expert };
 std::optional<RoleScope> scope_of_role(std::string_view role);
 std::vector<std::string> role_names();
 
-/// One step of an order: a part of the stacked rows rearranged.
+/// One step of an order: a part of the stacked rows rearranged, or padding between rows.
 class OrderStep {
  public:
   static OrderStep parse(const JsonField& json);
@@ -36,11 +36,21 @@ class OrderStep {
   struct Rotary {
     Expression heads, head_dim, rotary;
   };
-  OrderStep(Expression begin, std::variant<Grouped, Rotary> kind)
-      : begin_(std::move(begin)), kind_(std::move(kind)) {}
+  struct Pad {
+    Expression multiple;
+  };
+  using Kind = std::variant<Grouped, Rotary, Pad>;
+  OrderStep(Expression begin, Kind kind, bool inverse)
+      : begin_(std::move(begin)), kind_(std::move(kind)), inverse_(inverse) {}
 
-  Expression begin_;  // first row that the step moves
-  std::variant<Grouped, Rotary> kind_;
+  static Grouped parse_grouped(const JsonField& json);
+  static Rotary parse_rotary(const JsonField& json);
+  /// What the step puts at its first row, counted from there.
+  std::vector<Run> moved(const Geometry& geometry, const Mesh& mesh) const;
+
+  Expression begin_;  // first row that the step moves, or that padding stands before
+  Kind kind_;
+  bool inverse_ = false;
 };
 
 /// Which layers a rule speaks of, where a model has dense layers and layers of experts.
@@ -48,6 +58,11 @@ enum class LayerKind : std::uint8_t { every, dense, experts };
 
 /// Which ranks along pp hold a tensor outside layers.
 enum class Stage : std::uint8_t { every, first, last };
+
+/// Where a rule applies; -1 where its pattern has no place for the number.
+struct RulePlace {
+  std::int64_t layer = -1, expert = -1;
+};
 
 class TableRule {
  public:
@@ -64,6 +79,10 @@ class TableRule {
   LayerKind layers() const noexcept { return layers_; }
   const std::vector<PlacementRule>& placements() const noexcept { return placements_; }
 
+  bool transposed() const noexcept { return transposed_; }
+
+  /// Layer and expert of a file tensor that the pattern names, nullopt for another name.
+  std::optional<RulePlace> match(std::string_view name) const;
   /// The file tensor's name; numbers that its pattern has no place for are ignored.
   std::string name(std::int64_t layer, std::int64_t expert) const;
   Arrangement arrangement(const Geometry& geometry, const Mesh& mesh,

@@ -67,7 +67,9 @@ TEST(CaseTest, TheKeysAreFrozenInPrintOrderWithTheirDefaults) {
   EXPECT_EQ(
       text,
       "d_model=8 layers=1 heads=1 kv_heads=1 head_dim=8 ffn=8 vocab=16 norm_eps=1e-06 rope=none "
-      "rope_theta=10000 tied=false qkv_bias=false o_bias=false qk_norm=false dtype=f32 arithmetic=native "
+      "rope_theta=10000 tied=false qkv_bias=false o_bias=false qk_norm=false norm=rms gated=true mlp_bias=false "
+      "sinks=false positions=0 experts=0 expert_ffn=0 shared_ffn=0 dense_layers=0 router_bias=false q_lora=0 "
+      "kv_lora=0 nope_dim=0 rope_dim=0 v_dim=0 dtype=f32 arithmetic=native "
       "tree_shape=halving leaf=128 key_block=64 degrees=all exchange=automatic "
       "weights=powered source=seed target=seed via=seed batch=1 length=32 seed=0 fault= input= ");
 }
@@ -80,20 +82,28 @@ TEST(CaseTest, PrintingOmitsDefaultsAndIsCanonical) {
 }
 
 TEST(CaseTest, EveryKeyReadsBackWhatItPrints) {
-  const std::string line =
+  // Latent attention and biases of q and k exclude each other.
+  const std::vector<std::string> lines = {
       "law d_model=17 layers=3 heads=6 kv_heads=2 head_dim=10 ffn=36 vocab=101 norm_eps=1.25e-05 rope=half "
       "rope_theta=5e+05 tied=true qkv_bias=true o_bias=true qk_norm=true dtype=bf16 arithmetic=tree "
       "tree_shape=linear leaf=9 key_block=7 degrees=1,2 exchange=two_shot weights=recorded "
       "source=seed:tp2 target=hf-llama:tp2 via=vllm-llama:tp2 batch=2 length=33 seed=18446744073709551615 "
-      "fault=name:argument-1.5 input=\"two words\"";
-  const Case c = parse_case(line);
-  EXPECT_EQ(print_case(c), line);
-  for (const CaseKey& key : case_keys()) {
-    Case copy = c;
-    set_case_key(copy, key.key, get_case_key(c, key.key));
-    EXPECT_EQ(copy, c) << key.key;
-    EXPECT_NE(get_case_key(c, key.key), key.default_value) << key.key;
+      "fault=name:argument-1.5 input=\"two words\"",
+      "law layers=3 heads=6 kv_heads=2 norm=layer gated=false mlp_bias=true sinks=true positions=5 experts=4 "
+      "expert_ffn=12 shared_ffn=6 dense_layers=1 router_bias=true source=megatron-moe:pp3,tp2,first1,last1",
+      "law layers=3 heads=6 kv_heads=2 q_lora=4 kv_lora=3 nope_dim=2 rope_dim=2 v_dim=5"};
+  std::set<std::string> set;
+  for (const std::string& line : lines) {
+    const Case c = parse_case(line);
+    EXPECT_EQ(print_case(c), line);
+    for (const CaseKey& key : case_keys()) {
+      Case copy = c;
+      set_case_key(copy, key.key, get_case_key(c, key.key));
+      EXPECT_EQ(copy, c) << key.key;
+      if (get_case_key(c, key.key) != key.default_value) set.insert(key.key);
+    }
   }
+  EXPECT_EQ(set.size(), case_keys().size());
 }
 
 TEST(CaseTest, TextTravelsThroughJsonEscapes) {

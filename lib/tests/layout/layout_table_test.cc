@@ -11,6 +11,10 @@
 #include <set>
 #include <sstream>
 
+#include "../../src/layout/table_rule.h"
+#include "cli/json_schema.h"
+#include "layout/table_text.h"
+#include "reshard/mesh_layouts.h"
 #include "shardcheck/model/consumer.h"
 
 namespace shardcheck {
@@ -22,15 +26,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
-
-std::string read_layout_file(const std::string& name) {
-  std::ifstream in(std::filesystem::path(SHARDCHECK_SOURCE_DIR) / "lib" / "layouts" / name);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-json seed_json() { return json::parse(read_layout_file("seed.json")); }
 
 Geometry small() {
   Geometry g;
@@ -48,20 +43,6 @@ Geometry with_everything() {
   Geometry g = small();
   g.qkv_bias = g.qk_norm = true;
   return g;
-}
-
-template <typename Action>
-std::string refusal_of(Action action) {
-  try {
-    action();
-  } catch (const InvalidLayout& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
-std::string parse_refusal(const std::string& text) {
-  return refusal_of([&] { LayoutTable::parse(text, "mine.json"); });
 }
 
 /// Refusal of the seed's table after an edit.
@@ -102,7 +83,9 @@ TEST(LayoutName, SaysWhatIsWrong) {
   EXPECT_THAT(refused(std::string(65, 'a')), HasSubstr("1..64"));
   EXPECT_THAT(refused("seed:"), HasSubstr("axis ''"));
   EXPECT_THAT(refused("seed:tp2,"), HasSubstr("axis ''"));
-  EXPECT_THAT(refused("seed:xp2"), HasSubstr("'xp2' is unknown (allowed: tp ep etp pp dp cp)"));
+  EXPECT_THAT(refused("seed:xp2"),
+              HasSubstr("'xp2' is unknown (allowed: tp ep etp pp dp cp, and first and last for the "
+                        "layers of the end stages)"));
   EXPECT_THAT(refused("seed:tp0"), HasSubstr("1..1024"));
   EXPECT_THAT(refused("seed:tp"), HasSubstr("1..1024"));
   EXPECT_THAT(refused("seed:tp1025"), HasSubstr("1..1024"));
@@ -114,8 +97,19 @@ TEST(LayoutName, SaysWhatIsWrong) {
 }
 
 TEST(BuiltInTables, AreThoseOfTheFolder) {
-  EXPECT_THAT(LayoutTable::built_in_names(),
-              ElementsAre("hf-llama", "seed", "seed-bias-divided", "seed-bias-on-first-rank", "vllm-llama"));
+  std::set<std::string> files;
+  for (const auto& file : std::filesystem::directory_iterator(layouts_folder())) {
+    if (file.path().stem() != "layout_table.schema") files.insert(file.path().stem().string());
+  }
+  const std::vector<std::string> names = LayoutTable::built_in_names();
+  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()), files);
+  for (const char* name :
+       {"seed", "hf-llama", "hf-phi3", "hf-gpt2", "hf-neox", "hf-mixtral", "megatron-llama", "megatron-moe",
+        "megatron-mla-moe", "vllm-llama", "vllm-moe", "vllm-mla-moe", "sglang-llama", "torchtitan-llama",
+        "fsdp2-tp", "deepspeed-autotp"}) {
+    EXPECT_TRUE(files.contains(name)) << name;
+  }
   EXPECT_EQ(LayoutTable::built_in("seed").consumer(), "seed");
   EXPECT_EQ(LayoutTable::built_in("hf-llama").consumer(), "hf");
   EXPECT_EQ(LayoutTable::built_in("vllm-llama").consumer(), "vllm");
@@ -125,8 +119,7 @@ TEST(BuiltInTables, AreThoseOfTheFolder) {
 
 TEST(BuiltInTables, UnknownNameListsTheNearestFirst) {
   EXPECT_THAT(refusal_of([] { LayoutTable::built_in("vlm-llama"); }),
-              HasSubstr("unknown layout table 'vlm-llama' (known: vllm-llama hf-llama seed seed-bias-divided "
-                        "seed-bias-on-first-rank)"));
+              HasSubstr("unknown layout table 'vlm-llama' (known: vllm-llama deepspeed-autotp fsdp2-tp "));
 }
 
 // Names come from the tables here and from the consumer's code there: two sources that must agree.
@@ -134,6 +127,7 @@ TEST(BuiltInTables, HoldExactlyTheTensorsTheirConsumerReads) {
   Geometry tied = with_everything();
   tied.tied = true;
   for (const std::string& table : LayoutTable::built_in_names()) {
+    if (LayoutTable::built_in(table).consumer() == "none") continue;
     for (const Geometry& geometry : {small(), with_everything(), tied}) {
       const Layout layout = make_layout({table, {}}, geometry);
       const auto read = consumer_named(layout.consumer).required_tensors(geometry, 1, 0);
@@ -145,28 +139,49 @@ TEST(BuiltInTables, HoldExactlyTheTensorsTheirConsumerReads) {
   }
 }
 
+/// A geometry that the table has rules for.
+Geometry geometry_of(const LayoutTable& table) {
+  for (const meshes::Family& family : meshes::families()) {
+    for (const std::string& layout : family.layouts) {
+      if (parse_layout_name(layout).table == table.name()) return family.geometry;
+    }
+  }
+  Geometry plain = meshes::llama();
+  plain.qkv_bias = plain.o_bias = plain.qk_norm = false;
+  if (table.family() == "mixtral") plain.n_experts = 4, plain.expert_ffn = 8;
+  if (table.family() == "neox") {
+    plain.norm = Norm::layer, plain.n_kv_heads = plain.n_heads, plain.gated = false;
+    plain.mlp_bias = plain.qkv_bias = plain.o_bias = true;
+  }
+  return plain;
+}
+
+std::int64_t padding_of(const LayoutEntry& entry) {
+  std::int64_t rows = 0;
+  for (const Run& run : entry.arrangement().order) rows += run.global == kPadding ? run.length : 0;
+  const int dim = entry.arrangement().dim;
+  return rows * element_count(entry.placed.shape()) / entry.placed.shape()[static_cast<std::size_t>(dim)];
+}
+
 TEST(BuiltInTables, HoldEveryLogicalTensorOnceWithItsShape) {
-  for (const std::string& table : LayoutTable::built_in_names()) {
-    for (const Geometry& geometry : {small(), with_everything()}) {
-      const Layout layout = make_layout({table, {{"tp", 2}}}, [&] {
-        Geometry even = geometry;
-        even.vocab = 14;
-        return even;
-      }());
+  for (const std::string& name : LayoutTable::built_in_names()) {
+    const Geometry geometry = geometry_of(LayoutTable::built_in(name));
+    for (const int degree : {1, 2}) {
+      const Layout layout = LayoutTable::built_in(name).instantiate(geometry, degree);
       std::vector<std::string> held;
       for (const LayoutEntry& entry : layout.entries) {
-        std::int64_t elements = 0;
+        std::int64_t elements = padding_of(entry);
         for (const LogicalTensor& part : entry.parts) {
           held.push_back(part.name);
           elements += element_count(part.shape);
         }
-        EXPECT_EQ(elements, element_count(entry.placed.shape())) << entry.name;
+        EXPECT_EQ(elements, element_count(entry.placed.shape())) << name << " " << entry.name;
         EXPECT_EQ(entry.placed.name(), entry.name);
-        EXPECT_EQ(entry.placed.degree(), 2);
+        EXPECT_EQ(entry.placed.degree(), degree);
       }
       std::vector<std::string> expected;
-      for (const LogicalTensor& tensor : logical_tensors(layout.geometry)) expected.push_back(tensor.name);
-      EXPECT_THAT(held, ::testing::UnorderedElementsAreArray(expected)) << table;
+      for (const LogicalTensor& tensor : logical_tensors(geometry)) expected.push_back(tensor.name);
+      EXPECT_THAT(held, ::testing::UnorderedElementsAreArray(expected)) << name;
     }
   }
 }
@@ -205,7 +220,7 @@ TEST(SeedTable, SupportsTheDegreesTheSeedDerives) {
   EXPECT_THAT(seed.unrepresentable(toy(), 4), ElementsAre("qkv"));
   EXPECT_THAT(seed.unrepresentable(toy(), 3), ElementsAre("down", "gate_up", "o_proj", "qkv"));
   EXPECT_THAT(seed.unrepresentable(toy_kv4(), 4), IsEmpty());
-  EXPECT_THAT(supported_degrees(seed, toy(), {-1, 0, 1}), ElementsAre(1));
+  EXPECT_THAT(supported_degrees(seed, toy(), {-1, 0, 1, 1025}), ElementsAre(1));
 }
 
 TEST(LayoutTableInstantiate, NamesTheParameterTheSizesAndTheDegree) {
@@ -218,8 +233,12 @@ TEST(LayoutTableInstantiate, NamesTheParameterTheSizesAndTheDegree) {
     return "accepted";
   };
   EXPECT_EQ(refused("seed:tp4", toy()), "layers.0.qkv: n_kv_heads=2 is not divisible by TP degree 4");
-  EXPECT_EQ(refused("vllm-llama:tp4", toy()),
-            "model.layers.0.self_attn.qkv_proj.weight: n_kv_heads=2 is not divisible by TP degree 4");
+  EXPECT_EQ(refused("vllm-llama:tp8", toy()), "accepted");
+  Geometry three = toy();
+  three.n_heads = 24, three.n_kv_heads = 3;
+  EXPECT_EQ(refused("vllm-llama:tp4", three),
+            "model.layers.0.self_attn.qkv_proj.weight: n_kv_heads=3 is not divisible by TP degree 4 nor the "
+            "degree by it");
   EXPECT_EQ(refused("hf-llama:tp4", toy()),
             "model.layers.0.self_attn.k_proj.weight: n_kv_heads=2 is not divisible by TP degree 4");
   EXPECT_EQ(refused("hf-llama:tp2", small()),
@@ -227,9 +246,25 @@ TEST(LayoutTableInstantiate, NamesTheParameterTheSizesAndTheDegree) {
   EXPECT_EQ(refused("seed:tp2", small()), "accepted");
 }
 
+// Placements of a rank are padded to 64 whatever the degree, and share KV heads once ranks outnumber them.
+TEST(VllmTable, PadsTheVocabularyAndReplicatesKvHeads) {
+  Geometry geometry = small();
+  geometry.ffn = 8;
+  const Layout layout = make_layout(parse_layout_name("vllm-llama:tp4"), geometry);
+  EXPECT_EQ(layout.find("lm_head.weight")->placed.shape(), (Shape{64, 12}));
+  EXPECT_EQ(layout.find("lm_head.weight")->placed.local_shape(3), (Shape{16, 12}));
+  EXPECT_EQ(layout.find("lm_head.weight")->arrangement().order,
+            (std::vector<shardcheck::Run>{{0, 13}, {kPadding, 51}}));
+  const LayoutEntry* qkv = layout.find("model.layers.0.self_attn.qkv_proj.weight");
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(qkv->placed.selection(rank),
+              (Selection{0, {{rank * 4, 4}, {16 + rank / 2 * 4, 4}, {24 + rank / 2 * 4, 4}}}));
+  }
+}
+
 TEST(LayoutTableInstantiate, AgreesWithUnrepresentableAtEveryDegree) {
   for (const std::string& name : LayoutTable::built_in_names()) {
-    for (const Geometry& geometry : {small(), toy_kv4()}) {
+    for (const Geometry& geometry : {geometry_of(LayoutTable::built_in(name))}) {
       for (int degree = 1; degree <= 9; ++degree) {
         bool constructed = true;
         try {
@@ -312,8 +347,14 @@ TEST(LayoutTableParse, RefusesWhatIsNotAnObjectOfTheRightKeys) {
   EXPECT_THAT(edited_refusal([](json& t) { t["family"] = ""; }), HasSubstr("family: text of 0 bytes"));
   EXPECT_THAT(edited_refusal([](json& t) { t["consumer"] = "sglang"; }),
               HasSubstr("unknown consumer 'sglang'"));
-  EXPECT_THAT(edited_refusal([](json& t) { t["mesh"] = {"ep"}; }),
-              HasSubstr("unknown mesh axis 'ep' (allowed: tp)"));
+  EXPECT_THAT(edited_refusal([](json& t) {
+                t["mesh"] = {"tp", "sp"};
+              }),
+              HasSubstr("mesh[1]: unknown mesh axis 'sp' (allowed: tp ep etp pp dp cp)"));
+  EXPECT_THAT(edited_refusal([](json& t) {
+                t["mesh"] = {"tp", "pp", "tp"};
+              }),
+              HasSubstr("mesh[2]: axis tp appears twice"));
   EXPECT_THAT(edited_refusal([](json& t) { t["mesh"] = json::array(); }), HasSubstr("mesh: 0 elements"));
   EXPECT_THAT(edited_refusal([](json& t) { t["rules"] = json::array(); }),
               HasSubstr("rules: 0 elements, allowed 1..64"));
@@ -333,12 +374,14 @@ TEST(LayoutTableParse, NamesTheFileTheRuleAndTheField) {
   EXPECT_THAT(rule(1, "tensor", "layers.qkv"), HasSubstr("tensor: pattern 'layers.qkv' lacks {layer}"));
   EXPECT_THAT(rule(0, "tensor", "layers.{layer}.embed"), HasSubstr("has {layer} although"));
   EXPECT_THAT(rule(1, "tensor", "layers.{layer}.{layer}"), HasSubstr("may appear once"));
-  EXPECT_THAT(rule(1, "tensor", "layers.{layer}.{expert}"), HasSubstr("no other placeholder"));
+  EXPECT_THAT(rule(1, "tensor", "layers.{layer}.{expert}"),
+              HasSubstr("has {expert} although its roles are not per expert"));
+  EXPECT_THAT(rule(1, "tensor", "layers.{layer}.{rank}"), HasSubstr("no other placeholder"));
   EXPECT_THAT(rule(2, "optional", "yes"), HasSubstr("optional: expected true or false, got string"));
   EXPECT_THAT(rule(1, "tensor", "layers.{layer}.o_proj"), HasSubstr("two rules for this tensor"));
   EXPECT_THAT(rule(1, "logical", {"q", "o_proj"}),
               HasSubstr("role 'o_proj' already has the rule 'layers.{layer}.qkv'"));
-  EXPECT_THAT(rule(1, "logical", {"q", "q"}), HasSubstr("role 'q' already has the rule"));
+  EXPECT_THAT(rule(1, "logical", {"q", "q"}), HasSubstr("logical[1]: role 'q' appears twice"));
 }
 
 TEST(LayoutTableParse, NamesTheFieldOfAPlacement) {
@@ -346,8 +389,8 @@ TEST(LayoutTableParse, NamesTheFieldOfAPlacement) {
     return edited_refusal([&](json& t) { t["rules"][3]["placement"] = value; });
   };
   const std::string where = "mine.json: rules[3] (layers.{layer}.o_proj): placement: ";
-  EXPECT_THAT(placement({{"kind", "strided"}}),
-              StartsWith(where + "kind: unknown value 'strided' (allowed: replicate"));
+  EXPECT_THAT(placement({{"kind", "striped"}}),
+              StartsWith(where + "kind: unknown value 'striped' (allowed: replicate"));
   EXPECT_THAT(placement({{"dim", 1}}), StartsWith(where + "key 'kind' is missing"));
   EXPECT_THAT(placement({{"kind", "shard"}}), StartsWith(where + "key 'dim' is missing"));
   EXPECT_THAT(placement({{"kind", "shard"}, {"dim", -1}}),
@@ -356,7 +399,7 @@ TEST(LayoutTableParse, NamesTheFieldOfAPlacement) {
   EXPECT_THAT(placement({{"kind", "shard"}, {"dim", UINT64_MAX}}),
               StartsWith(where + "dim: expected an integer"));
   EXPECT_THAT(placement({{"kind", "shard"}, {"dim", 1}, {"policy", "floor"}}),
-              StartsWith(where + "policy: unknown value 'floor' (allowed: even chunk balanced)"));
+              StartsWith(where + "policy: unknown value 'floor' (allowed: even chunk balanced padded)"));
   EXPECT_THAT(placement({{"kind", "replicate"}, {"dim", 1}}), StartsWith(where + "unknown key 'dim'"));
   EXPECT_THAT(placement({{"kind", "partial"}, {"encoding", "last_rank"}}),
               StartsWith(where + "encoding: unknown value"));
@@ -418,7 +461,7 @@ TEST(LayoutTableInstantiate, NamesTheRuleThatDoesNotFitTheGeometry) {
                     t["rules"].erase(5);
                   },
                   small()),
-              HasSubstr("do not stack along dimension 0"));
+              HasSubstr("shapes [16, 12] and [12, 10] do not fit side by side along dimension 0"));
   EXPECT_THAT(instantiation_refusal([](json& t) { t["rules"][10]["tensor"] = "layers.1.qkv"; }, small()),
               HasSubstr("two rules make the tensor 'layers.1.qkv'"));
   EXPECT_THAT(instantiation_refusal(
@@ -434,25 +477,123 @@ TEST(LayoutTableLoad, ReadsAFileAndNamesOneItCannotRead) {
   EXPECT_THAT(refusal_of([&] { LayoutTable::load(layouts); }), HasSubstr("cannot be opened"));
 }
 
+json schema_json() { return json::parse(read_layout_file("layout_table.schema.json")); }
+
+std::set<std::string> words(const json& list) { return list.get<std::set<std::string>>(); }
+
+template <typename Names>
+std::set<std::string> as_set(const Names& names) {
+  return {names.begin(), names.end()};
+}
+
 TEST(LayoutTableSchema, ListsTheSameWordsAsTheParser) {
-  const json schema = json::parse(read_layout_file("layout_table.schema.json"));
-  EXPECT_EQ(schema["properties"]["consumer"]["enum"].get<std::set<std::string>>(), [] {
-    const auto names = consumer_names();
-    return std::set<std::string>(names.begin(), names.end());
-  }());
-  std::set<std::string> roles;
-  for (const LogicalTensor& tensor : logical_tensors(with_everything())) roles.insert(tensor.role);
-  EXPECT_EQ(schema["$defs"]["rule"]["properties"]["logical"]["items"]["enum"].get<std::set<std::string>>(),
-            roles);
-  for (const json& kind : schema["$defs"]["placement"]["oneOf"]) {
-    // A placement of its kind alone either passes or lacks a key the schema requires; never an unknown kind.
-    const std::string name = kind["properties"]["kind"]["const"];
-    const std::string refusal = edited_refusal([&](json& t) {
-      t["rules"][3]["placement"] = {{"kind", name}};
-    });
-    EXPECT_THAT(refusal, ::testing::Not(HasSubstr("unknown value"))) << name;
-    EXPECT_EQ(refusal == "accepted", kind["required"].size() == 1) << name << ": " << refusal;
+  const json schema = schema_json();
+  auto consumers = as_set(consumer_names());
+  consumers.insert("none");
+  EXPECT_EQ(words(schema["properties"]["consumer"]["enum"]), consumers);
+  EXPECT_EQ(words(schema["$defs"]["rule"]["properties"]["logical"]["items"]["enum"]), as_set(role_names()));
+  for (const std::string& axis : words(schema["$defs"]["axis"]["enum"])) {
+    EXPECT_TRUE(axis_from_name(axis)) << axis;
   }
+  EXPECT_EQ(schema["$defs"]["axis"]["enum"].size(), kAxes);
+  const std::string sizes = schema["$defs"]["size"]["description"];
+  for (const std::string& name : Expression::names())
+    EXPECT_THAT(sizes, ::testing::ContainsRegex(" " + name + "[ ,]"));
+}
+
+/// The tables of the folder, the geometry of each fixed, and one that uses what none of them does.
+std::vector<json> example_tables() {
+  std::vector<json> tables;
+  for (const std::string& name : LayoutTable::built_in_names()) {
+    tables.push_back(json::parse(read_layout_file(name + ".json")));
+  }
+  json rare = seed_json();
+  rare["description"] = "made up";
+  rare["mesh"] = {"tp", "pp", "dp"};
+  rare["expert_axis"] = "dp", rare["expert_policy"] = "balanced", rare["local_numbers"] = true;
+  auto& rules = rare["rules"];
+  rules[0]["placement"] = {{"kind", "shard"}, {"dim", 0}, {"policy", "padded"}, {"multiple", 4}};
+  rules[1]["order"] = {
+      {{"kind", "grouped"}, {"groups", 1}, {"units", {1, "1"}}, {"begin", 0}, {"inverse", true}},
+      {{"kind", "rotary_interleaved"}, {"heads", 1}, {"head_dim", 2}, {"rotary", 2}},
+      {{"kind", "pad"}, {"begin", "ffn"}, {"multiple", 8}}};
+  rules[3]["placement"] = {
+      {{"kind", "strided"}, {"dim", 1}, {"split_factor", 2}, {"axis", "tp"}},
+      {{"kind", "shard"}, {"dim", 0}, {"policy", "balanced"}, {"unit", 2}, {"axis", "dp"}}};
+  rules[4]["placement"] = {{"kind", "grouped"}, {"groups", "ffn"}, {"units", {1, 1}}};
+  rules[5]["placement"] = {{"kind", "replicated_groups"}, {"blocks", 2}};
+  tables.push_back(std::move(rare));
+  return tables;
+}
+
+bool follows_schema(const json& table) {
+  static const test::SchemaCheck schema(schema_json());
+  return schema.problems(table).empty();
+}
+
+bool parses(const json& table) { return parse_refusal(table.dump()) == "accepted"; }
+
+/// Every object of a document, by its path.
+void list_objects(const json& value, const json::json_pointer& at, std::vector<json::json_pointer>& all) {
+  if (value.is_object()) all.push_back(at);
+  if (!value.is_structured()) return;
+  for (const auto& [key, item] : value.items()) {
+    list_objects(item, value.is_array() ? at / static_cast<std::size_t>(std::stoul(key)) : at / key, all);
+  }
+}
+
+TEST(LayoutTableSchema, AcceptsEveryTable) {
+  for (const json& table : example_tables()) {
+    EXPECT_TRUE(parses(table)) << parse_refusal(table.dump());
+    EXPECT_TRUE(follows_schema(table)) << table["name"];
+  }
+}
+
+/// Tables of one rule each, every object in them once.
+std::vector<std::pair<json, std::vector<json::json_pointer>>> objects_of_tables() {
+  std::vector<std::pair<json, std::vector<json::json_pointer>>> all;
+  std::set<json> seen;
+  for (const json& table : example_tables()) {
+    for (const json& rule : table["rules"]) {
+      json one = table;
+      one["rules"] = json::array({rule});
+      std::vector<json::json_pointer> objects;
+      list_objects(one, json::json_pointer(), objects);
+      const auto known = [&](const json::json_pointer& at) {
+        json object = one[at];
+        for (const char* name : {"name", "framework", "family", "rules", "tensor"}) object.erase(name);
+        return !seen.insert(std::move(object)).second;
+      };
+      std::erase_if(objects, known);
+      all.emplace_back(std::move(one), std::move(objects));
+    }
+  }
+  return all;
+}
+
+// What the parser takes follows the schema. One more key in any object, a value of another type and a
+// required key that is missing are refused by both.
+TEST(LayoutTableSchema, AgreesWithTheParserAboutEveryKey) {
+  // Rules between keys, which the schema does not state.
+  const std::set<std::string> contextual = {"policy", "stage", "tied", "layers", "stack"};
+  std::size_t edits = 0;
+  for (const auto& [table, objects] : objects_of_tables()) {
+    for (const auto& at : objects) {
+      json more = table;
+      more[at]["kindd"] = 1;
+      EXPECT_FALSE(parses(more) || follows_schema(more)) << at;
+      for (const auto& [key, value] : table[at].items()) {
+        json less = table, other = table;
+        less[at].erase(key);
+        EXPECT_TRUE(parses(less) ? follows_schema(less) : !follows_schema(less) || contextual.contains(key))
+            << at << " without " << key << ": " << parse_refusal(less.dump());
+        other[at][key] = json::array({json::array()});
+        EXPECT_FALSE(parses(other) || follows_schema(other)) << at << " " << key;
+        edits += 2;
+      }
+    }
+  }
+  EXPECT_GT(edits, 300u);
 }
 
 }  // namespace

@@ -149,6 +149,49 @@ TEST(ShardPlacement, CoversEveryIndexOnceOrIsRefused) {
   }
 }
 
+// Whole heads, the first n % t ranks one more: DeepSpeed's AutoTP with KV heads that t does not divide.
+TEST(ShardPlacement, CutsWholeUnits) {
+  for (const SplitPolicy policy : {SplitPolicy::even, SplitPolicy::chunk, SplitPolicy::balanced}) {
+    for (std::int64_t units = 0; units <= kMaxSize; ++units) {
+      for (int t = 1; t <= kMaxDegree; ++t) {
+        if (policy == SplitPolicy::even && units % t != 0) {
+          EXPECT_THROW(PlacedTensor("w", {3 * units}, Shard{0, policy, 1, 3}, t), UnsupportedLayout);
+          continue;
+        }
+        const PlacedTensor placed("w", {3 * units}, Shard{0, policy, 1, 3}, t);
+        for (int r = 0; r < t; ++r) {
+          const auto [begin, end] = part_of(policy, units, t, r);
+          EXPECT_EQ(indices(placed, r), range(3 * begin, 3 * end));
+        }
+      }
+    }
+  }
+  EXPECT_THAT(message_of([] {
+                PlacedTensor("w", {7}, Shard{0, SplitPolicy::balanced, 1, 3}, 2);
+              }),
+              HasSubstr("w: extent 7 of dimension 0 of [7] is not divisible by the unit 3 (TP degree 2)"));
+  EXPECT_THAT(message_of([] {
+                PlacedTensor("w", {9}, Shard{0, SplitPolicy::even, 1, 3}, 2);
+              }),
+              HasSubstr("3 units of 3 along dimension 0 of [9] are not divisible by TP degree 2"));
+  EXPECT_THROW(PlacedTensor("w", {9}, Shard{0, SplitPolicy::even, 1, 0}, 1), UnsupportedLayout);
+}
+
+TEST(Runs, InverseUndoesEveryInterleave) {
+  for (std::int64_t groups = 1; groups <= 4; ++groups) {
+    for (std::int64_t first = 1; first <= 3; ++first) {
+      for (std::int64_t second = 1; second <= 3; ++second) {
+        const std::vector<shardcheck::Run> order = runs_of({groups, {first, second, 1}});
+        const std::vector<shardcheck::Run> identity = {{0, groups * (first + second + 1)}};
+        EXPECT_EQ(compose_runs(order, inverse_runs(order)), identity);
+        EXPECT_EQ(compose_runs(inverse_runs(order), order), identity);
+      }
+    }
+  }
+  EXPECT_EQ(inverse_runs({{2, 2}, {0, 2}, {4, 1}}), (std::vector<shardcheck::Run>{{2, 2}, {0, 2}, {4, 1}}));
+  EXPECT_TRUE(inverse_runs({}).empty());
+}
+
 TEST(ReplicatePlacement, AndPartialHoldEverythingOnEveryRank) {
   for (const Placement& placement : {Placement(Replicate{}), Placement(Partial{})}) {
     for (int t = 1; t <= kMaxDegree; ++t) {
@@ -327,6 +370,9 @@ TEST(PlacementText, IsPrintedWithWhatItNeeds) {
   EXPECT_EQ(to_string(Placement(Replicate{})), "replicate");
   EXPECT_EQ(to_string(Placement(Shard{1})), "shard(dim=1)");
   EXPECT_EQ(to_string(Placement(Shard{0, SplitPolicy::chunk})), "shard(dim=0, chunk)");
+  EXPECT_EQ(to_string(Placement(Shard{0, SplitPolicy::balanced, 1, 32})),
+            "shard(dim=0, balanced, units of 32)");
+  EXPECT_EQ(to_string(Placement(Shard{0, SplitPolicy::padded, 8})), "shard(dim=0, padded to 8)");
   EXPECT_EQ(to_string(Placement(head_partitioned(8, 2, 32))), "segments(dim=0, 256+64+64)");
   EXPECT_EQ(to_string(Placement(fused_paired({4, 8}, {0, 4}))), "segments(dim=0, 4@4+4@0)");
   EXPECT_EQ(to_string(Placement(Partial{Partial::Encoding::equal_share})), "partial(equal_share)");

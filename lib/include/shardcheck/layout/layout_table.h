@@ -100,6 +100,8 @@ class LayoutTable {
   const std::string& name() const noexcept { return name_; }
   const std::string& framework() const noexcept { return framework_; }
   const std::string& family() const noexcept { return family_; }
+  /// What the table follows (source and version), may be empty.
+  const std::string& description() const noexcept { return description_; }
   const std::string& consumer() const noexcept { return consumer_; }
 
   /// Axes that a mesh of this table may have.
@@ -125,7 +127,7 @@ class LayoutTable {
  private:
   friend class Instantiator;
 
-  std::string name_, framework_, family_, consumer_, origin_;
+  std::string name_, framework_, family_, description_, consumer_, origin_;
   std::vector<Axis> axes_;
   Axis expert_axis_ = Axis::ep;
   SplitPolicy expert_policy_ = SplitPolicy::even;
@@ -133,8 +135,8 @@ class LayoutTable {
   std::shared_ptr<const std::vector<TableRule>> rules_;
 };
 
-/// Degrees of `candidates` at which every placement of the table can be constructed: derived by probing,
-/// never listed.
+/// Degrees of `candidates`, of those in 1..1024, at which every placement of the table can be constructed:
+/// derived by probing, never listed.
 std::vector<int> supported_degrees(const LayoutTable& table, const Geometry& geometry,
                                    const std::vector<int>& candidates);
 

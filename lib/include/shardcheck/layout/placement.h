@@ -37,6 +37,7 @@ struct Shard {
   int dim = 0;
   SplitPolicy policy = SplitPolicy::even;
   std::int64_t multiple = 1;  // of the local length, for `padded`
+  std::int64_t unit = 1;      // indices that travel together, for the other policies
   bool operator==(const Shard&) const = default;
 };
 
@@ -130,6 +131,8 @@ std::vector<Run> slice_runs(const std::vector<Run>& runs, std::int64_t begin, st
 /// The runs that `inner`, positions in what `outer` lists, stands for.
 std::vector<Run> compose_runs(const std::vector<Run>& outer, const std::vector<Run>& inner);
 std::int64_t length_of(const std::vector<Run>& runs);
+/// The order that undoes `runs`, an order of all indices below their length without padding.
+std::vector<Run> inverse_runs(const std::vector<Run>& runs);
 
 /// The order of interleaved parts: at each position of the interleaved dimension, the index in the stacked
 /// one. Throws UnsupportedLayout when a unit or the groups are not positive or the length leaves 64 bits.
@@ -158,9 +161,9 @@ class PlacedTensor {
   /// Over the ranks of tp alone. Throws UnsupportedLayout naming `name`, the sizes, the axis and its degree:
   /// degree < 1, dim outside the shape, `even` with a remainder, items of a segment not divisible by the
   /// degree (nor the degree by the items, where it replicates), segments that overlap, leave the dimension or
-  /// leave a part of it uncovered, groups that do not fill the dimension, a padded length or a split factor
-  /// that is not positive.
-  PlacedTensor(std::string name, Shape shape, Placement placement, int degree);
+  /// leave a part of it uncovered, groups that do not fill the dimension, a dimension that is not whole
+  /// units, a unit, a padded length or a split factor that is not positive.
+  PlacedTensor(const std::string& name, Shape shape, Placement placement, int degree);
   /// Over a mesh, the placements applied in order, each to what the ones before left on a rank; an axis that
   /// has none replicates. Only the ranks at `held` hold the tensor. Throws as above; also for an axis that
   /// is named twice and for Partial on another axis than tp or next to another placement.
