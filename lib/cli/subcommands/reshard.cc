@@ -81,12 +81,11 @@ void print_plan(const ReshardSummary& summary) {
   add("source", summary.source);
   add("target", summary.target);
   print(sides.text());
-  const auto bytes = [](std::uint64_t count) { return format_count(static_cast<std::int64_t>(count)); };
   Table plan({{"plan"}, {""}});
   plan.row({"copies", format_count(summary.copies)});
-  plan.row({"bytes copied", bytes(summary.bytes_copied)});
-  plan.row({"lower bound", fmt::format("{} ({})", bytes(summary.bytes_bound),
-                                       summary.bytes_copied == summary.bytes_bound ? "met" : "exceeded")});
+  plan.row({"bytes copied", format_count(static_cast<std::int64_t>(summary.bytes_copied))});
+  plan.row({"elements", fmt::format("{}, lower bound {}", format_count(summary.elements_copied),
+                                    format_count(summary.elements_bound))});
   plan.row({"peak memory", format_bytes(summary.memory_bytes) + " of buffer, mapped pages and plan"});
   print(plan.text());
 }

@@ -83,7 +83,8 @@ class FolderPlan {
     summary.copies = std::ssize(plan_.copies);
     for (const Copy& copy : plan_.copies)
       summary.bytes_copied += bytes_of(copy.elements(), copy.target_entry);
-    summary.bytes_bound = bound();
+    summary.elements_copied = plan_.elements_moved;
+    summary.elements_bound = plan_bound(source_layout_, target_layout_).elements;
     summary.memory_bytes = options_.buffer_bytes + kWindowBytes + plan_.copies.capacity() * sizeof(Copy);
     return summary;
   }
@@ -127,21 +128,6 @@ class FolderPlan {
   std::uint64_t bytes_of(std::int64_t elements, std::int32_t entry) const {
     return static_cast<std::uint64_t>(elements * size_bits(targets_.dtype(static_cast<std::size_t>(entry)))) /
            8;
-  }
-
-  /// The bound of the entries of each dtype, which elements do not know.
-  std::uint64_t bound() const {
-    std::map<DType, Layout> by_dtype;
-    for (std::size_t e = 0; e < target_layout_.entries.size(); ++e) {
-      auto [part, fresh] = by_dtype.try_emplace(targets_.dtype(e), target_layout_);
-      if (fresh) part->second.entries.clear();
-      part->second.entries.push_back(target_layout_.entries[e]);
-    }
-    std::uint64_t bytes = 0;
-    for (const auto& [dtype, part] : by_dtype) {
-      bytes += static_cast<std::uint64_t>(plan_bound(source_layout_, part).elements * size_bits(dtype)) / 8;
-    }
-    return bytes;
   }
 
   const Layout& source_layout_;

@@ -30,10 +30,11 @@ struct ReshardSummary {
   };
   Side source, target;
   std::int64_t copies = 0;
-  std::uint64_t bytes_copied = 0;   // by the plan, padding apart
-  std::uint64_t bytes_bound = 0;    // that the target ranks want: no plan writes fewer
-  std::uint64_t bytes_resumed = 0;  // of the target's tensors, by a run before
-  std::uint64_t memory_bytes = 0;   // buffer, mapped pages and plan at most
+  std::uint64_t bytes_copied = 0;    // by the plan, padding apart
+  std::int64_t elements_copied = 0;  // the same in elements
+  std::int64_t elements_bound = 0;   // that the target ranks want (`plan_bound`): no plan copies fewer
+  std::uint64_t bytes_resumed = 0;   // of the target's tensors, by a run before
+  std::uint64_t memory_bytes = 0;    // buffer, mapped pages and plan at most
 };
 
 /// What `reshard_folder` would do, from headers alone; nothing is written.
