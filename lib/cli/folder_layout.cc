@@ -1,9 +1,12 @@
 #include "folder_layout.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 
 #include "geometry_option.h"
 #include "shardcheck/checkpoint/hugging_face.h"
@@ -50,13 +53,18 @@ Geometry geometry_of(const fs::path& folder, const std::optional<std::string>& o
   return parse_config(read_text(config, kMaxConfigBytes), config.string()).geometry;
 }
 
+LayoutTable table_at(const std::string& option, const std::string& name) {
+  const bool is_file = name.find('/') != std::string::npos || name.ends_with(".json");
+  if (is_file && ::access(name.c_str(), R_OK) != 0)
+    throw IoError(fmt::format("--{}={}: cannot be read: {}", option, name, std::strerror(errno)));
+  return is_file ? LayoutTable::load(name) : LayoutTable::built_in(name);
+}
+
 Layout layout_at(const std::string& option, const std::string& text, const Geometry& geometry) {
   const std::size_t end = end_of_table(text);
-  const std::string table_text = text.substr(0, end), axes = text.substr(end);
-  const bool is_file = table_text.find('/') != text.npos || table_text.ends_with(".json");
   try {
-    const LayoutTable table = is_file ? LayoutTable::load(table_text) : LayoutTable::built_in(table_text);
-    return table.instantiate(geometry, parse_layout_name(table.name() + axes));
+    const LayoutTable table = table_at(option, text.substr(0, end));
+    return table.instantiate(geometry, parse_layout_name(table.name() + text.substr(end)));
   } catch (const InvalidInput& error) {
     throw InvalidInput(fmt::format("--{}={}: {}", option, text, error.what()));
   }

@@ -13,6 +13,10 @@ namespace shardcheck {
 /// all three when none does.
 Geometry geometry_of(const std::filesystem::path& folder, const std::optional<std::string>& option);
 
+/// A built-in table, or a file where the name has a '/' or ends in .json. Throws InvalidInput, IoError naming
+/// the option.
+LayoutTable table_at(const std::string& option, const std::string& name);
+
 /// "NAME[:axisN,...]" or "FILE.json[:axisN,...]" for a geometry. Throws InvalidInput naming the option,
 /// UnsupportedLayout, IoError.
 Layout layout_at(const std::string& option, const std::string& text, const Geometry& geometry);

@@ -107,14 +107,10 @@ class DigestWalk {
 
   FolderDigest take() { return std::move(result_); }
 
-  /// Padding counts nowhere; to be called before `walk`.
+  /// Padding counts nowhere; to be called before `walk`, which sorts the copies.
   void check_padding() {
-    for (auto first = held_.begin(); first != held_.end();) {
-      const auto last = std::find_if(first, held_.end(), [first](const Copy& copy) {
-        return copy.target_rank != first->target_rank || copy.target_entry != first->target_entry;
-      });
-      check_padding_of({first, last});
-      first = last;
+    for (std::size_t e = 0; e < layout_.entries.size(); ++e) {
+      for (const int rank : layout_.entries[e].placed.holders()) check_padding_of(e, rank);
     }
   }
 
@@ -227,9 +223,20 @@ class DigestWalk {
     return shifted(name, values, part.shift);
   }
 
-  void check_padding_of(std::span<const Copy> held) {
-    const auto entry = at(held.front().target_entry);
-    const int rank = held.front().target_rank, bits = size_bits(folder_.dtype(entry));
+  /// What is copied into an entry of a rank; nothing where it holds padding alone.
+  std::span<const Copy> copies_into(std::size_t entry, int rank) const {
+    const auto [first, last] = std::equal_range(
+        held_.begin(), held_.end(),
+        Copy{.target_entry = static_cast<std::int32_t>(entry), .target_rank = rank},
+        [](const Copy& a, const Copy& b) {
+          return std::tie(a.target_rank, a.target_entry) < std::tie(b.target_rank, b.target_entry);
+        });
+    return {first, last};
+  }
+
+  void check_padding_of(std::size_t entry, int rank) {
+    const std::span<const Copy> held = copies_into(entry, rank);
+    const int bits = size_bits(folder_.dtype(entry));
     const Shape file = layout_.entries[entry].placed.local_shape(rank);
     std::int64_t elements = 0;
     for (const Copy& copy : held) elements += copy.elements();

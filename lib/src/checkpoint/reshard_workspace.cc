@@ -5,7 +5,6 @@
 #include <sys/file.h>
 
 #include <algorithm>
-#include <array>
 #include <system_error>
 
 #include "checkpoint/carried_files.h"
@@ -33,10 +32,23 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
+[[noreturn]] void refuse_taken(const fs::path& file) {
+  throw IoError(
+      fmt::format("{}: the name is taken; remove what has it and repeat the command: everything else is done",
+                  file.string()));
+}
+
 void put_in_place(const fs::path& from, const fs::path& to) {
+  if (is_present(to)) refuse_taken(to);
   std::error_code error;
   fs::rename(from, to, error);
   if (error) fail_io(to, "name the file", error);
+}
+
+/// Writes the record unless a run before has.
+void write_record(const fs::path& file, const std::string& text) {
+  if (!is_present(file)) return write_text_atomically(file, text);
+  if (read_text(file, text.size()) != text) refuse_taken(file);
 }
 
 }  // namespace
@@ -89,7 +101,6 @@ void ReshardWorkspace::begin(const fs::path& source) {
   if (found) {
     require_same_reshard(*found, journal_, target_);
     journal_ = *found;
-    resumed_ = true;
     return;
   }
   begun_ = false;
@@ -182,10 +193,10 @@ void ReshardWorkspace::publish() {
     if (is_present(folder_ / name)) put_in_place(folder_ / name, target_ / name);
   }
   sync_folder(target_);
-  if (!record.name.empty()) write_text_atomically(target_ / record.name, record.text);
+  if (!record.name.empty()) write_record(target_ / record.name, record.text);
   remove_file(journal_file());
   std::error_code error;
-  fs::remove_all(folder_, error);
+  fs::remove(folder_, error);
   if (error) fail_io(folder_, "remove the folder", error);
 }
 

@@ -58,7 +58,6 @@ class ReshardWorkspace {
   const ReshardOptions& options_;
   Descriptor lock_;
   bool made_target_ = false;
-  bool resumed_ = false;
   bool begun_ = false;  // there is a journal, so that what is here is worth keeping
   std::uint64_t since_stored_ = 0, done_bytes_ = 0, all_bytes_ = 0;
   std::future<void> storing_;
