@@ -1,13 +1,11 @@
 #include "verification.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <map>
 
+#include "folder_layout.h"
 #include "options.h"
 #include "shardcheck/case/case.h"
 #include "shardcheck/checkpoint/shard_folder.h"
@@ -20,13 +18,6 @@ namespace {
 
 constexpr std::int64_t kDefaultTokens = 64;
 constexpr int kLargestDefaultDegree = 8;
-
-LayoutTable table_named(const std::string& name) {
-  const bool is_file = name.find('/') != std::string::npos || name.ends_with(".json");
-  if (is_file && ::access(name.c_str(), R_OK) != 0)
-    throw IoError(fmt::format("--layout={}: cannot be read: {}", name, std::strerror(errno)));
-  return is_file ? LayoutTable::load(name) : LayoutTable::built_in(name);
-}
 
 bool runs_at(const LayoutTable& table, const Geometry& geometry, int degree) {
   try {
@@ -169,7 +160,7 @@ struct Verifier::State {
   explicit State(VerifyOptions o)
       : options(std::move(o)),
         checkpoint(load_checkpoint(options.folder)),
-        table(table_named(options.layout)) {}
+        table(table_at("layout", options.layout)) {}
 
   const Geometry& geometry() const { return checkpoint.config.geometry; }
   /// `share`: of the degrees that are done.

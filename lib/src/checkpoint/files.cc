@@ -15,28 +15,13 @@
 #include <string>
 #include <system_error>
 
+#include "checkpoint/system_call.h"
 #include "shardcheck/checkpoint/safetensors.h"
 
 namespace shardcheck {
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void fail(const fs::path& file, std::string_view action, const std::error_code& error) {
-  throw IoError(fmt::format("{}: cannot {}: {}", file.string(), action, error.message()));
-}
-
-[[noreturn]] void fail(const fs::path& file, std::string_view action) {
-  fail(file, action, std::error_code(errno, std::generic_category()));
-}
-
-/// Repeats a system call that a signal interrupted.
-template <typename Call>
-auto retry(Call call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
 
 fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
@@ -122,14 +107,22 @@ fs::path followed(fs::path target) {
   return target;
 }
 
-/// Makes a rename in the folder durable. Some file systems cannot sync a folder and say EINVAL.
-void sync_folder(const fs::path& folder) {
-  const Descriptor opened(retry([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
-  if (opened.get() < 0) fail(folder, "open the folder");
-  if (retry([&] { return ::fsync(opened.get()); }) != 0 && errno != EINVAL) fail(folder, "sync the folder");
+}  // namespace
+
+void fail_io(const fs::path& file, std::string_view action, const std::error_code& error) {
+  throw IoError(fmt::format("{}: cannot {}: {}", file.string(), action, error.message()));
 }
 
-}  // namespace
+void fail_io(const fs::path& file, std::string_view action) {
+  fail_io(file, action, std::error_code(errno, std::generic_category()));
+}
+
+void sync_folder(const fs::path& folder) {
+  const Descriptor opened(retry([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (opened.get() < 0) fail_io(folder, "open the folder");
+  if (retry([&] { return ::fsync(opened.get()); }) != 0 && errno != EINVAL)
+    fail_io(folder, "sync the folder");
+}
 
 Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
@@ -140,9 +133,9 @@ int Descriptor::release() noexcept { return std::exchange(fd_, -1); }
 OpenedFile open_for_reading(const fs::path& file) {
   // O_NONBLOCK: opening a pipe that has no writer would wait for ever.
   Descriptor descriptor(retry([&] { return ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
-  if (descriptor.get() < 0) fail(file, "open");
+  if (descriptor.get() < 0) fail_io(file, "open");
   struct stat status {};
-  if (::fstat(descriptor.get(), &status) != 0) fail(file, "read its size");
+  if (::fstat(descriptor.get(), &status) != 0) fail_io(file, "read its size");
   if (!S_ISREG(status.st_mode)) throw IoError(fmt::format("{}: not a regular file", file.string()));
   return {std::move(descriptor), static_cast<std::size_t>(status.st_size)};
 }
@@ -150,14 +143,14 @@ OpenedFile open_for_reading(const fs::path& file) {
 std::shared_ptr<const void> map_file(const OpenedFile& opened, const fs::path& file) {
   const std::size_t size = opened.size_bytes;
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, opened.descriptor.get(), 0);
-  if (address == MAP_FAILED) fail(file, "map");
+  if (address == MAP_FAILED) fail_io(file, "map");
   return {address, [size](const void* mapped) { ::munmap(const_cast<void*>(mapped), size); }};
 }
 
 AtomicFile::AtomicFile(fs::path target, Naming naming) : target_(followed(std::move(target))) {
   if (const auto own = own_descriptor(target_)) {
     descriptor_ = Descriptor(retry([&] { return ::fcntl(*own, F_DUPFD_CLOEXEC, 0); }));
-    if (descriptor_.get() < 0) fail(target_, "open");
+    if (descriptor_.get() < 0) fail_io(target_, "open");
     return;
   }
   std::error_code error;
@@ -177,7 +170,7 @@ AtomicFile::AtomicFile(fs::path target, Naming naming) : target_(followed(std::m
 
 void AtomicFile::open_target() {
   descriptor_ = Descriptor(retry([&] { return ::open(target_.c_str(), O_WRONLY | O_CLOEXEC); }));
-  if (descriptor_.get() < 0) fail(target_, "open");
+  if (descriptor_.get() < 0) fail_io(target_, "open");
 }
 
 void AtomicFile::open_temporary(Naming naming) {
@@ -192,8 +185,8 @@ void AtomicFile::open_temporary(Naming naming) {
       break;
     }
   }
-  if (descriptor_.get() < 0) fail(target_, "create a temporary file beside it");
-  if (::ftruncate(descriptor_.get(), 0) != 0) fail(target_, "empty the temporary file beside it");
+  if (descriptor_.get() < 0) fail_io(target_, "create a temporary file beside it");
+  if (::ftruncate(descriptor_.get(), 0) != 0) fail_io(target_, "empty the temporary file beside it");
 }
 
 AtomicFile::~AtomicFile() {
@@ -203,8 +196,8 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const auto written = retry([&] { return ::write(descriptor_.get(), bytes.data(), bytes.size()); });
-    if (written < 0) fail(target_, "write");
-    if (written == 0) fail(target_, "write", std::make_error_code(std::errc::no_space_on_device));
+    if (written < 0) fail_io(target_, "write");
+    if (written == 0) fail_io(target_, "write", std::make_error_code(std::errc::no_space_on_device));
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
@@ -225,44 +218,44 @@ void AtomicFile::link_unnamed() {
     if (errno == EEXIST && attempt % 2 == 0) remove_leftover(candidate);
     errno = EEXIST;
   }
-  fail(target_, "name the file that replaces it");
+  fail_io(target_, "name the file that replaces it");
 }
 
 void AtomicFile::commit() {
   if (!replaces_) {
-    if (::close(descriptor_.release()) != 0) fail(target_, "close");
+    if (::close(descriptor_.release()) != 0) fail_io(target_, "close");
     return;
   }
-  if (retry([&] { return ::fsync(descriptor_.get()); }) != 0) fail(target_, "sync");
+  if (retry([&] { return ::fsync(descriptor_.get()); }) != 0) fail_io(target_, "sync");
   if (temporary_.empty()) link_unnamed();
   if (!temporary_.empty() && ::rename(temporary_.c_str(), target_.c_str()) != 0)
-    fail(target_, "rename the temporary file to it");
+    fail_io(target_, "rename the temporary file to it");
   temporary_.clear();
-  if (::close(descriptor_.release()) != 0) fail(target_, "close");
+  if (::close(descriptor_.release()) != 0) fail_io(target_, "close");
   sync_folder(folder_of(target_));
 }
 
 void create_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) fail(folder, "create the folder", error);
+  if (error) fail_io(folder, "create the folder", error);
 }
 
 void remove_file(const fs::path& file) {
-  if (::unlink(file.c_str()) != 0 && errno != ENOENT) fail(file, "remove");
+  if (::unlink(file.c_str()) != 0 && errno != ENOENT) fail_io(file, "remove");
 }
 
 bool is_present(const fs::path& file) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(file, error);
-  if (status.type() == fs::file_type::none) fail(file, "look up", error);
+  if (status.type() == fs::file_type::none) fail_io(file, "look up", error);
   return status.type() != fs::file_type::not_found;
 }
 
 void require_folder(const fs::path& folder) {
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
-  if (status.type() == fs::file_type::none) fail(folder, "look up", error);
+  if (status.type() == fs::file_type::none) fail_io(folder, "look up", error);
   if (status.type() == fs::file_type::not_found) {
     throw IoError(fmt::format("{}: no such folder", folder.string()));
   }
@@ -284,7 +277,7 @@ std::string read_text(const fs::path& file, std::size_t limit_bytes) {
   // The size of the file is not trusted: it may grow while it is read.
   while (text.size() <= limit_bytes) {
     const auto count = retry([&] { return ::read(opened.descriptor.get(), chunk.data(), chunk.size()); });
-    if (count < 0) fail(file, "read");
+    if (count < 0) fail_io(file, "read");
     if (count == 0) return text;
     text.append(chunk.data(), static_cast<std::size_t>(count));
   }

@@ -217,7 +217,7 @@ Checkpoint load_checkpoint(const fs::path& folder) {
   if (geometry.tied) drop_tied_head(geometry, folder, tensors);
 
   const Layout layout = hugging_face_layout(geometry);
-  require_entry_names(layout, names_of(tensors), folder.string(), "config.json");
+  require_entry_names(names_on_rank(layout, 0), names_of(tensors), folder.string(), "config.json");
   for (const LayoutEntry& entry : layout.entries) {
     require_shape_and_dtype(entry, folder, tensors.at(entry.name));
   }

@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "shardcheck/checkpoint/safetensors.h"
 #include "text/messages.h"
 
 namespace shardcheck {
@@ -21,10 +20,22 @@ std::vector<std::string> names_without(const std::set<std::string_view>& all,
 
 }  // namespace
 
-void require_entry_names(const Layout& layout, const std::set<std::string_view>& stored,
+std::set<std::string_view> names_on_rank(const Layout& layout, int rank) {
+  std::set<std::string_view> names;
+  for (const LayoutEntry& entry : layout.entries) {
+    if (entry.placed.held_by(rank)) names.insert(entry.file_name());
+  }
+  return names;
+}
+
+std::set<std::string_view> names_of(const SafetensorsFile& file) {
+  std::set<std::string_view> names;
+  for (const SafetensorsEntry& entry : file.header().entries) names.insert(entry.name);
+  return names;
+}
+
+void require_entry_names(const std::set<std::string_view>& expected, const std::set<std::string_view>& stored,
                          const std::string& where, std::string_view authority) {
-  std::set<std::string_view> expected;
-  for (const LayoutEntry& entry : layout.entries) expected.insert(entry.name);
   const auto missing = names_without(expected, stored);
   const auto extra = names_without(stored, expected);
   if (missing.empty() && extra.empty()) return;

@@ -103,18 +103,6 @@ void check_end(std::uint64_t end, std::uint64_t buffer_bytes, const std::string&
       origin, end, buffer_bytes, excess));
 }
 
-using NamedTensor = std::pair<const std::string, Tensor>;
-
-/// Wide elements first, so that every tensor is aligned in a file whose buffer is.
-std::vector<const NamedTensor*> in_file_order(const TensorMap& tensors) {
-  std::vector<const NamedTensor*> order;
-  for (const auto& item : tensors) order.push_back(&item);
-  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
-    return size_bits(a->second.dtype()) > size_bits(b->second.dtype());
-  });
-  return order;
-}
-
 std::string json_string(std::string_view text) {
   if (const auto bad = find_invalid_utf8(text)) {
     throw InvalidInput(fmt::format("safetensors header: byte {} of {} is not valid UTF-8; allowed: UTF-8",
@@ -131,30 +119,27 @@ std::string metadata_json(const std::map<std::string, std::string>& metadata) {
   return fmt::format("\"{}\":{{{}}}", kMetadataKey, fmt::join(items, ","));
 }
 
-std::string header_json(const std::vector<const NamedTensor*>& order,
-                        const std::map<std::string, std::string>& metadata) {
-  std::vector<std::string> items;
-  if (!metadata.empty()) items.push_back(metadata_json(metadata));
+std::string entry_json(const SafetensorsEntry& entry) {
+  if (entry.name == kMetadataKey) {
+    throw InvalidInput(
+        fmt::format("tensor name is {}; allowed: any name the format does not reserve", quote(entry.name)));
+  }
+  return fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", json_string(entry.name),
+                     safetensors_name(entry.dtype), fmt::join(entry.shape, ","), entry.begin, entry.end);
+}
+
+/// Wide elements first, so that every tensor is aligned in a file whose buffer is.
+void put_in_file_order(std::vector<SafetensorsEntry>& entries) {
+  std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+    const int a_bits = size_bits(a.dtype), b_bits = size_bits(b.dtype);
+    return a_bits != b_bits ? a_bits > b_bits : a.name < b.name;
+  });
   std::uint64_t begin = 0;
-  for (const NamedTensor* item : order) {
-    const auto& [name, tensor] = *item;
-    if (name == kMetadataKey) {
-      throw InvalidInput(
-          fmt::format("tensor name is {}; allowed: any name the format does not reserve", quote(name)));
-    }
-    const std::uint64_t end = begin + tensor.bytes().size();
-    items.push_back(fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                                json_string(name), safetensors_name(tensor.dtype()),
-                                fmt::join(tensor.shape(), ","), begin, end));
-    begin = end;
+  for (SafetensorsEntry& entry : entries) {
+    const std::int64_t bits = element_count(entry.shape) * size_bits(entry.dtype);
+    entry.begin = begin;
+    entry.end = begin += static_cast<std::uint64_t>(bits) / 8;
   }
-  std::string header = fmt::format("{{{}}}", fmt::join(items, ","));
-  header.resize((header.size() + 7) / 8 * 8, ' ');
-  if (header.size() > kMaxHeaderBytes) {
-    throw InvalidInput(fmt::format("safetensors header of {} tensors takes {} bytes; allowed: at most {}",
-                                   order.size(), header.size(), kMaxHeaderBytes));
-  }
-  return header;
 }
 
 }  // namespace
@@ -221,14 +206,30 @@ TensorMap SafetensorsFile::tensors() const {
   return tensors;
 }
 
+std::string file_start(std::vector<SafetensorsEntry>& entries,
+                       const std::map<std::string, std::string>& metadata) {
+  put_in_file_order(entries);
+  std::vector<std::string> items;
+  if (!metadata.empty()) items.push_back(metadata_json(metadata));
+  for (const SafetensorsEntry& entry : entries) items.push_back(entry_json(entry));
+  std::string header = fmt::format("{{{}}}", fmt::join(items, ","));
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  if (header.size() > kMaxHeaderBytes) {
+    throw InvalidInput(fmt::format("safetensors header of {} tensors takes {} bytes; allowed: at most {}",
+                                   entries.size(), header.size(), kMaxHeaderBytes));
+  }
+  const auto length = little_endian(header.size());
+  return std::string(reinterpret_cast<const char*>(length.data()), length.size()) + header;
+}
+
 void write_safetensors(const std::filesystem::path& file, const TensorMap& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  const auto order = in_file_order(tensors);
-  const std::string header = header_json(order, metadata);
+  std::vector<SafetensorsEntry> entries;
+  for (const auto& [name, tensor] : tensors) entries.push_back({name, tensor.dtype(), tensor.shape()});
+  const std::string start = file_start(entries, metadata);
   AtomicFile target(file);
-  target.write(little_endian(header.size()));
-  target.write(header);
-  for (const NamedTensor* item : order) target.write(item->second.bytes());
+  target.write(start);
+  for (const SafetensorsEntry& entry : entries) target.write(tensors.at(entry.name).bytes());
   target.commit();
 }
 

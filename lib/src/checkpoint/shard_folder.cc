@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <stdexcept>
 #include <system_error>
@@ -10,6 +11,7 @@
 #include "checkpoint/files.h"
 #include "checkpoint/layout_names.h"
 #include "checkpoint/limits.h"
+#include "checkpoint/shard_record.h"
 #include "text/json_guard.h"
 #include "text/messages.h"
 
@@ -19,11 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kRecordFile = "shardcheck.json";
 constexpr int kFormat = 1;
-constexpr int kMaxDegree = 1024;
 
-/// Calls visit(name, field) for every field of a geometry: one list for writing and reading.
+/// Calls visit(name, field) for every field that a record always holds: one list for writing and reading.
 template <typename AnyGeometry, typename Visit>
 void for_each_field(AnyGeometry& g, Visit visit) {
   visit("d_model", g.d_model);
@@ -42,27 +42,45 @@ void for_each_field(AnyGeometry& g, Visit visit) {
   visit("qk_norm", g.qk_norm);
 }
 
-json to_json(const Geometry& geometry) {
-  json object = json::object();
-  for_each_field(geometry, [&](const char* name, const auto& field) {
-    if constexpr (std::is_same_v<decltype(field), const Rope&>) {
-      object[name] = to_string(field);
-    } else {
-      object[name] = field;
-    }
-  });
-  return object;
+/// The same for fields that a record leaves out where they have their default.
+template <typename AnyGeometry, typename Visit>
+void for_each_further_field(AnyGeometry& g, Visit visit) {
+  visit("norm", g.norm);
+  visit("gated", g.gated);
+  visit("mlp_bias", g.mlp_bias);
+  visit("sinks", g.sinks);
+  visit("positions", g.positions);
+  visit("n_experts", g.n_experts);
+  visit("expert_ffn", g.expert_ffn);
+  visit("shared_ffn", g.shared_ffn);
+  visit("dense_layers", g.dense_layers);
+  visit("router_bias", g.router_bias);
+  visit("q_lora", g.q_lora);
+  visit("kv_lora", g.kv_lora);
+  visit("nope_dim", g.nope_dim);
+  visit("rope_dim", g.rope_dim);
+  visit("v_dim", g.v_dim);
 }
 
-std::string record_text(const Layout& layout) {
-  json mesh = json::object();
-  for (const auto& [axis, degree] : layout.name.axes) mesh[axis] = degree;
-  mesh["tp"] = layout.degree;
-  const json record = {{"format", kFormat},
-                       {"layout", to_string(layout.name)},
-                       {"mesh", std::move(mesh)},
-                       {"geometry", to_json(layout.geometry)}};
-  return record.dump(2) + "\n";
+template <typename Field>
+json field_json(const Field& field) {
+  if constexpr (std::is_enum_v<Field>) {
+    return to_string(field);
+  } else {
+    return field;
+  }
+}
+
+json to_json(const Geometry& geometry) {
+  json object = json::object(), usual = json::object();
+  for_each_field(geometry, [&](const char* name, const auto& field) { object[name] = field_json(field); });
+  const Geometry plain;
+  for_each_further_field(plain,
+                         [&](const char* name, const auto& field) { usual[name] = field_json(field); });
+  for_each_further_field(geometry, [&](const char* name, const auto& field) {
+    if (const json value = field_json(field); value != usual[name]) object[name] = value;
+  });
+  return object;
 }
 
 /// shardcheck.json of one folder, read strictly.
@@ -132,12 +150,15 @@ class RecordReader {
   Geometry geometry() const {
     const json& object = document_["geometry"];
     Geometry geometry;
-    Keys names;
+    Keys names, further;
     for_each_field(geometry, [&](const char* name, const auto&) { names.emplace_back(name); });
-    require_keys("geometry", object, names, {});
-    for_each_field(geometry, [&](const char* name, auto& field) {
-      assign(fmt::format("geometry.{}", name), object[name], field);
-    });
+    for_each_further_field(geometry, [&](const char* name, const auto&) { further.emplace_back(name); });
+    require_keys("geometry", object, names, further);
+    const auto read = [&](const char* name, auto& field) {
+      if (object.contains(name)) assign(fmt::format("geometry.{}", name), object[name], field);
+    };
+    for_each_field(geometry, read);
+    for_each_further_field(geometry, read);
     try {
       validate(geometry);
     } catch (const InvalidInput& error) {
@@ -149,7 +170,7 @@ class RecordReader {
   void assign(const std::string& name, const json& value, std::int64_t& field) const {
     constexpr std::int64_t kMax = std::int64_t{1} << 24;
     const bool fits = value.is_number_unsigned() && value.get<std::uint64_t>() <= kMax;
-    if (!fits) refuse(name, value, fmt::format("an integer from 1 to {}", kMax));
+    if (!fits) refuse(name, value, fmt::format("an integer from 0 to {}", kMax));
     field = value.get<std::int64_t>();
   }
   void assign(const std::string& name, const json& value, double& field) const {
@@ -161,13 +182,22 @@ class RecordReader {
     field = value.get<bool>();
   }
   void assign(const std::string& name, const json& value, Rope& field) const {
-    for (const Rope rope : {Rope::none, Rope::half}) {
-      if (value == to_string(rope)) {
-        field = rope;
+    assign_one_of(name, value, {Rope::none, Rope::half}, field);
+  }
+  void assign(const std::string& name, const json& value, Norm& field) const {
+    assign_one_of(name, value, {Norm::rms, Norm::layer}, field);
+  }
+
+  template <typename Choice>
+  void assign_one_of(const std::string& name, const json& value, const std::array<Choice, 2>& choices,
+                     Choice& field) const {
+    for (const Choice choice : choices) {
+      if (value == to_string(choice)) {
+        field = choice;
         return;
       }
     }
-    refuse(name, value, "\"none\" or \"half\"");
+    refuse(name, value, fmt::format("\"{}\" or \"{}\"", to_string(choices[0]), to_string(choices[1])));
   }
 
   const json& document_;
@@ -235,26 +265,41 @@ void require_record_of(const fs::path& folder, const Layout& layout) {
   }
 }
 
-std::set<std::string_view> names_of(const SafetensorsFile& file) {
-  std::set<std::string_view> names;
-  for (const SafetensorsEntry& entry : file.header().entries) names.insert(entry.name);
-  return names;
-}
-
-TensorMap tensors_of_rank(const ShardedTensors& shards, int rank) {
+TensorMap tensors_of_rank(const Layout& layout, const ShardedTensors& shards, int rank) {
   TensorMap tensors;
-  for (const auto& [name, ranks] : shards) tensors.emplace(name, ranks.at(static_cast<std::size_t>(rank)));
+  for (const LayoutEntry& entry : layout.entries) {
+    if (!entry.placed.held_by(rank)) continue;
+    tensors.emplace(entry.file_name(), shards.at(entry.name).at(static_cast<std::size_t>(rank)));
+  }
   return tensors;
 }
 
 }  // namespace
 
 std::string shard_file_name(int rank, int degree) {
-  if (degree < 1 || degree > kMaxDegree || rank < 0 || rank >= degree) {
-    throw std::out_of_range(
-        fmt::format("rank {} of degree {}: allowed are 0 <= rank < degree <= {}", rank, degree, kMaxDegree));
+  if (degree < 1 || degree > Mesh::kMaxRanks || rank < 0 || rank >= degree) {
+    throw std::out_of_range(fmt::format("rank {} of degree {}: allowed are 0 <= rank < degree <= {}", rank,
+                                        degree, Mesh::kMaxRanks));
   }
   return fmt::format("rank_{:05}-of-{:05}.safetensors", rank, degree);
+}
+
+std::string shard_record(const Layout& layout) {
+  json mesh = json::object();
+  for (const auto& [axis, degree] : layout.name.axes) mesh[axis] = degree;
+  mesh["tp"] = layout.name.tp_degree();
+  const json record = {{"format", kFormat},
+                       {"layout", to_string(layout.name)},
+                       {"mesh", std::move(mesh)},
+                       {"geometry", to_json(layout.geometry)}};
+  return record.dump(2) + "\n";
+}
+
+void require_shard_folder(const fs::path& folder, const Layout& layout) {
+  require_folder(folder);
+  require_record(folder);
+  require_rank_files(folder, layout.degree);
+  require_record_of(folder, layout);
 }
 
 void write_shard_folder(const fs::path& folder, const Layout& layout, const ShardedTensors& shards) {
@@ -267,10 +312,10 @@ void write_shard_folder(const fs::path& folder, const Layout& layout, const Shar
   // A folder without its record is unfinished, so the old record goes before the first file changes.
   remove_file(folder / kRecordFile);
   for (int rank = 0; rank < layout.degree; ++rank) {
-    write_safetensors(folder / shard_file_name(rank, layout.degree), tensors_of_rank(shards, rank),
+    write_safetensors(folder / shard_file_name(rank, layout.degree), tensors_of_rank(layout, shards, rank),
                       {{"format", "pt"}});
   }
-  write_text_atomically(folder / kRecordFile, record_text(layout));
+  write_text_atomically(folder / kRecordFile, shard_record(layout));
 }
 
 std::optional<ShardFolderInfo> read_shard_folder_info(const fs::path& folder) {
@@ -283,16 +328,19 @@ std::optional<ShardFolderInfo> read_shard_folder_info(const fs::path& folder) {
 }
 
 ShardedTensors read_shard_folder(const fs::path& folder, const Layout& layout) {
-  require_folder(folder);
-  require_record(folder);
-  require_rank_files(folder, layout.degree);
-  require_record_of(folder, layout);
+  require_shard_folder(folder, layout);
   ShardedTensors shards;
+  for (const LayoutEntry& entry : layout.entries) {
+    shards[entry.name].resize(static_cast<std::size_t>(layout.degree));
+  }
   for (int rank = 0; rank < layout.degree; ++rank) {
     const SafetensorsFile file(folder / shard_file_name(rank, layout.degree));
-    require_entry_names(layout, names_of(file), file.path().string(),
+    require_entry_names(names_on_rank(layout, rank), names_of(file), file.path().string(),
                         fmt::format("layout {}", quote(to_string(layout.name))));
-    for (const LayoutEntry& entry : layout.entries) shards[entry.name].push_back(file.tensor(entry.name));
+    for (const LayoutEntry& entry : layout.entries) {
+      if (!entry.placed.held_by(rank)) continue;
+      shards[entry.name][static_cast<std::size_t>(rank)] = file.tensor(entry.file_name());
+    }
   }
   require_shards_of(layout, shards);
   return shards;

@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 /// A fresh folder that is removed with everything in it.
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string pattern = (fs::temp_directory_path() / "shardcheck-test-XXXXXX").string();
+  explicit TemporaryFolder(const fs::path& parent = fs::temp_directory_path()) {
+    std::string pattern = (parent / "shardcheck-test-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
     path_ = pattern;
   }
@@ -47,6 +47,13 @@ class TemporaryFolder {
  private:
   fs::path path_;
 };
+
+/// Where files need no disk, for tests that write many and sync each; the usual folder elsewhere.
+inline fs::path memory_folder() {
+  const fs::path memory = "/dev/shm";
+  std::error_code ignored;
+  return fs::is_directory(memory, ignored) ? memory : fs::temp_directory_path();
+}
 
 /// Writes a new file under the name: truncating an old one makes some file systems flush it.
 inline void write_file(const fs::path& file, std::string_view bytes) {

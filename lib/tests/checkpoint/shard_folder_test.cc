@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint_fixture.h"
+#include "reshard/mesh_layouts.h"
 
 namespace shardcheck {
 namespace {
@@ -79,6 +80,49 @@ TEST(ShardFolders, ComeBackByteForByteAtEveryLayout) {
     EXPECT_EQ(to_string(info->layout), name);
     EXPECT_EQ(info->geometry, layout.geometry);
   }
+}
+
+TEST(ShardFolders, OfAMeshHoldWhatEachRankHoldsUnderItsOwnNumbers) {
+  for (const meshes::Family& family : meshes::families()) {
+    for (const std::string& name : family.layouts) {
+      const TemporaryFolder folder(memory_folder());
+      const Layout layout = meshes::layout(name, family.geometry);
+      const ShardedTensors shards =
+          split(make_weights(family.geometry, WeightStyle::fingerprint, 3, DType::f32), layout);
+      write_shard_folder(folder / "shards", layout, shards);
+      expect_same(read_shard_folder(folder / "shards", layout), shards);
+      const auto info = read_shard_folder_info(folder / "shards");
+      ASSERT_TRUE(info.has_value());
+      EXPECT_EQ(to_string(info->layout), name);
+      EXPECT_EQ(info->geometry, family.geometry) << name;
+    }
+  }
+}
+
+TEST(ShardFolders, OfAPipelineCountLayersPerRank) {
+  const TemporaryFolder folder(memory_folder());
+  const Layout layout = meshes::layout("megatron-llama:pp3,tp2,first1,last2", meshes::llama());
+  write_shard_folder(folder / "shards", layout,
+                     split(make_weights(layout.geometry, WeightStyle::fingerprint, 3, DType::f32), layout));
+  const SafetensorsFile last(folder / "shards" / shard_file_name(5, 6));
+  EXPECT_TRUE(last.contains("decoder.layers.1.mlp.linear_fc2.weight"));
+  EXPECT_FALSE(last.contains("decoder.layers.2.mlp.linear_fc2.weight"));
+  EXPECT_FALSE(last.contains("embedding.word_embeddings.weight"));
+  const json document = json::parse(read_file(folder / "shards/shardcheck.json"));
+  EXPECT_EQ(document["mesh"], (json{{"pp", 3}, {"tp", 2}}));
+  EXPECT_EQ(document["layout"], "megatron-llama:pp3,tp2,first1,last2");
+}
+
+TEST(ShardFolders, RecordOnlyThoseFurtherFieldsThatAreSet) {
+  const TemporaryFolder folder(memory_folder());
+  const Layout layout = meshes::layout("hf-moe:tp2", meshes::experts());
+  write_shard_folder(folder / "shards", layout,
+                     split(make_weights(layout.geometry, WeightStyle::fingerprint, 3, DType::f32), layout));
+  const json geometry = json::parse(read_file(folder / "shards/shardcheck.json"))["geometry"];
+  EXPECT_EQ(geometry["n_experts"], 4);
+  EXPECT_EQ(geometry["router_bias"], true);
+  EXPECT_FALSE(geometry.contains("kv_lora"));
+  EXPECT_FALSE(geometry.contains("norm"));
 }
 
 TEST_F(ShardFolder, HoldsRankFilesAndTheRecord) {
@@ -253,6 +297,9 @@ TEST_F(ShardFolder, TheRecordIsReadStrictly) {
   check([](json& j) { j["geometry"]["norm_eps"] = "small"; }, {"geometry.norm_eps is 'small'"});
   check([](json& j) { j["geometry"]["norm_eps"] = 0; }, {"norm_eps"});
   check([](json& j) { j["geometry"]["tied"] = 0; }, {"geometry.tied is 0", "true or false"});
+  check([](json& j) { j["geometry"]["norm"] = "batch"; }, {"geometry.norm is 'batch'", "layer"});
+  check([](json& j) { j["geometry"]["n_experts"] = -1; }, {"geometry.n_experts is -1"});
+  check([](json& j) { j["geometry"]["n_experts"] = 4; }, {"geometry", "expert_ffn"});
   check([](json& j) { j["geometry"]["rope"] = "yarn"; }, {"geometry.rope is 'yarn'", "half"});
 }
 

@@ -1,0 +1,34 @@
+// Which layout a checkpoint folder has: from the command line, else from what lies in the folder.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "shardcheck/layout/layout_table.h"
+
+namespace shardcheck {
+
+/// --geometry where it is given, else what shardcheck.json or config.json says. Throws InvalidInput naming
+/// all three when none does.
+Geometry geometry_of(const std::filesystem::path& folder, const std::optional<std::string>& option);
+
+/// A built-in table, or a file where the name has a '/' or ends in .json. Throws InvalidInput, IoError naming
+/// the option.
+LayoutTable table_at(const std::string& option, const std::string& name);
+
+/// "NAME[:axisN,...]" or "FILE.json[:axisN,...]" for a geometry. Throws InvalidInput naming the option,
+/// UnsupportedLayout, IoError.
+Layout layout_at(const std::string& option, const std::string& text, const Geometry& geometry);
+
+/// What --from or --layout says, else shardcheck.json, else "hf-llama".
+std::string layout_text(const std::filesystem::path& folder, const std::optional<std::string>& option);
+
+/// "64MiB", "5GB", "4096": bytes. Throws InvalidInput naming the option and the range.
+std::uint64_t parse_bytes(const std::string& option, const std::string& text, std::uint64_t low,
+                          std::uint64_t high);
+
+/// "2.01 GB".
+std::string format_bytes(std::uint64_t bytes);
+
+}  // namespace shardcheck

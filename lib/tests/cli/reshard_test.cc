@@ -1,0 +1,173 @@
+#include "shardcheck/reshard/reshard.h"
+
+#include <gmock/gmock.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "program.h"
+#include "shardcheck/checkpoint/hugging_face.h"
+#include "shardcheck/model/weights.h"
+
+namespace shardcheck::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+Geometry small_geometry() {
+  Geometry geometry;
+  geometry.d_model = 32;
+  geometry.n_layers = 2;
+  geometry.n_heads = 8;
+  geometry.n_kv_heads = 4;
+  geometry.head_dim = 4;
+  geometry.ffn = 48;
+  geometry.vocab = 64;
+  geometry.rope = Rope::half;
+  return geometry;
+}
+
+/// A folder "model" with a small Hugging Face checkpoint, and commands that run beside it.
+class Reshard : public testing::Test {
+ protected:
+  Reshard() {
+    const Geometry geometry = small_geometry();
+    const Layout plain = make_layout(parse_layout_name("hf-llama"), geometry);
+    TensorMap tensors;
+    for (auto& [name, ranks] : split(make_weights(geometry, WeightStyle::powered, 3, DType::bf16), plain))
+      tensors.emplace(name, ranks.front());
+    fs::create_directory(folder_ / "model");
+    write_safetensors(folder_ / "model/model.safetensors", tensors, {{"format", "pt"}});
+    write_file(folder_ / "model/config.json", json{{"model_type", "llama"},
+                                                   {"hidden_size", 32},
+                                                   {"intermediate_size", 48},
+                                                   {"num_hidden_layers", 2},
+                                                   {"num_attention_heads", 8},
+                                                   {"num_key_value_heads", 4},
+                                                   {"vocab_size", 64},
+                                                   {"tie_word_embeddings", false}}
+                                                  .dump());
+  }
+
+  Result run(std::vector<std::string> words) const { return shardcheck_in(folder_.path(), std::move(words)); }
+  Result passes(std::vector<std::string> words) const {
+    const Result result = run(std::move(words));
+    EXPECT_EQ(result.code, 0) << result.err << result.out;
+    return result;
+  }
+  std::string digest_of(const std::string& name) const { return last_line(passes({"digest", name}).out); }
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& item : fs::directory_iterator(folder_.path()))
+      names.push_back(item.path().filename().string());
+    std::ranges::sort(names);
+    return names;
+  }
+
+  Folder folder_;
+};
+
+TEST_F(Reshard, GoesThroughFrameworksAndBackWithOneDigest) {
+  const std::string digest = digest_of("model");
+  EXPECT_THAT(digest, MatchesRegex("[0-9a-f]{32}"));
+  const std::array<std::array<std::string, 3>, 3> stages = {{{"model", "megatron", "megatron-llama:tp4"},
+                                                             {"megatron", "vllm", "vllm-llama:tp2"},
+                                                             {"vllm", "back", "hf-llama"}}};
+  for (const auto& [source, target, layout] : stages) {
+    const Result result = passes({"reshard", source, target, "--to=" + layout, "--verify"});
+    EXPECT_THAT(last_line(result.out),
+                AllOf(HasSubstr("RESHARDED"), HasSubstr(layout), HasSubstr("digests equal")));
+    EXPECT_EQ(digest_of(target), digest);
+  }
+  EXPECT_EQ(read_file(folder_ / "back/model.safetensors"), read_file(folder_ / "model/model.safetensors"));
+  EXPECT_EQ(read_file(folder_ / "back/config.json"), read_file(folder_ / "model/config.json"));
+  const Result verified = run({"verify", "model", "--tp=2", "--layout=vllm-llama", "--shards=vllm"});
+  EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
+}
+
+TEST_F(Reshard, ADryRunPrintsThePlanAndWritesNothing) {
+  const Result result = passes({"reshard", "model", "target", "--to=megatron-llama:tp2", "--dry-run"});
+  EXPECT_THAT(result.out, AllOf(HasSubstr("megatron-llama:tp2"), HasSubstr("copies"),
+                                HasSubstr("lower bound"), HasSubstr("peak memory")));
+  EXPECT_THAT(last_line(result.out), AllOf(HasSubstr("PLANNED"), HasSubstr("2 files")));
+  EXPECT_THAT(names(), ElementsAre("model"));
+}
+
+TEST_F(Reshard, QuietPrintsTheVerdictAlone) {
+  const Result result = passes({"reshard", "model", "target", "--to=seed:tp2", "--quiet"});
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1) << result.out;
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(passes({"digest", "target", "--quiet"}).out, MatchesRegex("[0-9a-f]{32}\n"));
+}
+
+TEST_F(Reshard, TakesTablesFromFilesAndSizesWithUnits) {
+  const fs::path table = fs::path(SHARDCHECK_SOURCE_DIR) / "lib/layouts/vllm-llama.json";
+  fs::copy_file(table, folder_ / "mine.json");
+  passes({"reshard", "model", "target", "--to=mine.json:tp2", "--buffer=4KiB"});
+  passes({"reshard", "target", "back", "--from=mine.json:tp2", "--to=hf-llama", "--max-shard-size=20KB"});
+  EXPECT_TRUE(fs::exists(folder_ / "back/model.safetensors.index.json"));
+  EXPECT_EQ(digest_of("back"), digest_of("model"));
+}
+
+TEST_F(Reshard, TheGeometryMayBeSaidInstead) {
+  fs::remove(folder_ / "model/config.json");
+  expect_refusal(run({"reshard", "model", "target", "--to=seed:tp2"}), 2, "--geometry=");
+  const std::string geometry = "--geometry=d_model=32,layers=2,heads=8,kv_heads=4,ffn=48,vocab=64";
+  passes({"reshard", "model", "target", "--to=seed:tp2", geometry, "--verify"});
+  passes({"digest", "model", geometry});
+}
+
+TEST_F(Reshard, RefusesWrongUseInOneLine) {
+  expect_refusal(run({"reshard", "model"}), 2, "source and a target");
+  expect_refusal(run({"reshard", "model", "target"}), 2, "--to=LAYOUT");
+  expect_refusal(run({"reshard", "model", "target", "--to=vlm-llama"}), 2, "vllm-llama");
+  expect_refusal(run({"reshard", "model", "target", "--to=seed:tp16"}), 2, "layers.0.qkv");
+  expect_refusal(run({"reshard", "model", "target", "--to=seed", "--from=hf-llama:tp2"}), 2, "one rank");
+  expect_refusal(run({"reshard", "model", "target", "--to=nowhere.json:tp2"}), 4, "nowhere.json");
+  for (const std::string size : {"", "0", "8", "-1", "8 MiB", "8Mi", "2GiB", "99999999999999999999GB"})
+    expect_refusal(run({"reshard", "model", "target", "--to=seed", "--buffer=" + size}), 2, "--buffer=");
+  for (const auto& [geometry, part] :
+       std::vector<std::pair<std::string, std::string>>{{"d_modl=3", "d_model"},
+                                                        {"layers", "KEY=VALUE"},
+                                                        {"layers=x", "layers='x'"},
+                                                        {"tied=1", "false, true"},
+                                                        {"layers=2,layers=2", "twice"},
+                                                        {"rope=full", "half"},
+                                                        {"norm_eps=x", "number"},
+                                                        {"heads=0", "heads=0"}})
+    expect_refusal(run({"digest", "model", "--geometry=" + geometry}), 2, part);
+  expect_refusal(run({"digest"}), 2, "folder");
+  expect_refusal(run({"digest", "absent"}), 4, "absent");
+  EXPECT_THAT(names(), ElementsAre("model"));
+}
+
+TEST_F(Reshard, ADigestOfFilesThatDisagreeFails) {
+  passes({"reshard", "model", "target", "--to=megatron-llama:tp2"});
+  const fs::path file = folder_ / "target/rank_00001-of-00002.safetensors";
+  TensorMap tensors;
+  for (const auto& [name, tensor] : SafetensorsFile(file).tensors()) tensors[name] = tensor;
+  Tensor& norm = tensors.at("decoder.final_layernorm.weight");
+  norm.set_bits(0, norm.bits(0) ^ 1);
+  write_safetensors(folder_ / "damaged.safetensors", tensors);
+  fs::rename(folder_ / "damaged.safetensors", file);
+  const Result result = run({"digest", "target"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("final_norm"), HasSubstr("rank 1"), HasSubstr("rank 0"), HasSubstr("FAILED")));
+  expect_refusal(run({"reshard", "target", "other", "--to=hf-llama"}), 2, "final_norm");
+}
+
+TEST_F(Reshard, ATargetThatIsTakenIsRefused) {
+  passes({"reshard", "model", "target", "--to=seed"});
+  expect_refusal(run({"reshard", "model", "target", "--to=seed"}), 2, "new or empty");
+  write_file(folder_ / "file", "");
+  expect_refusal(run({"reshard", "model", "file", "--to=seed"}), 4, "not a folder");
+}
+
+}  // namespace
+}  // namespace shardcheck::test
