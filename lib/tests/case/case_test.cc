@@ -67,7 +67,8 @@ TEST(CaseTest, TheKeysAreFrozenInPrintOrderWithTheirDefaults) {
   EXPECT_EQ(
       text,
       "d_model=8 layers=1 heads=1 kv_heads=1 head_dim=8 ffn=8 vocab=16 norm_eps=1e-06 rope=none "
-      "rope_theta=10000 tied=false qkv_bias=false o_bias=false qk_norm=false norm=rms gated=true mlp_bias=false "
+      "rope_theta=10000 tied=false qkv_bias=false o_bias=false qk_norm=false norm=rms gated=true "
+      "mlp_bias=false "
       "sinks=false positions=0 experts=0 expert_ffn=0 shared_ffn=0 dense_layers=0 router_bias=false q_lora=0 "
       "kv_lora=0 nope_dim=0 rope_dim=0 v_dim=0 dtype=f32 arithmetic=native "
       "tree_shape=halving leaf=128 key_block=64 degrees=all exchange=automatic "
