@@ -15,7 +15,6 @@ using namespace shardcheck::testing;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr const char* kWorkspace = ".shardcheck-reshard";
 

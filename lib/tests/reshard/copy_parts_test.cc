@@ -1,4 +1,4 @@
-#include "reshard/copy_parts.h"
+#include "../../src/reshard/copy_parts.h"
 
 #include <gmock/gmock.h>
 
