@@ -145,7 +145,8 @@ bool GeometryGuess::add_latent_attention(Geometry& g) const {
   if (!has("kv_lora_norm")) return false;
   g.kv_lora = extent("kv_lora_norm", 0);
   g.q_lora = extent("q_lora_norm", 0);
-  g.rope_dim = extent("kv_down", 0) - g.kv_lora;
+  const auto fused = fused_.find("q_down");  // with kv_down, as engines that serve such models keep them
+  g.rope_dim = (fused == fused_.end() ? extent("kv_down", 0) : fused->second - g.q_lora) - g.kv_lora;
   const std::int64_t query = g.q_lora > 0 ? extent("q_up", 0) : extent("q", 0);
   const std::int64_t latent = extent("kv_up", 0), output = extent("o_proj", 1);
   g.n_heads = g.rope_dim > 0 ? (query - latent + output) / g.rope_dim : 0;

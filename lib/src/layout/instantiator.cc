@@ -69,10 +69,11 @@ void Instantiator::fail(const TableRule& rule, const std::string& why) const {
 std::vector<Instantiator::Place> Instantiator::places_of(const TableRule& rule) const {
   // A copy of a tied tensor exists where a pipeline separates its two users.
   if (rule.tied() && (!geometry_.tied || mesh_.degree(Axis::pp) == 1)) return {};
-  if (rule.scope() == RoleScope::model) return {{}};
   std::vector<Place> places;
+  if (rule.scope() == RoleScope::model) places.emplace_back();
   const bool each_expert = rule.scope() == RoleScope::expert && !rule.stacks_experts();
-  for (std::int64_t layer = 0; layer < geometry_.n_layers; ++layer) {
+  const std::int64_t layers = rule.scope() == RoleScope::model ? 0 : geometry_.n_layers;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
     const LayerKind kind = geometry_.has_experts(layer) ? LayerKind::experts : LayerKind::dense;
     if (rule.layers() != LayerKind::every && rule.layers() != kind) continue;
     if (!each_expert) {
@@ -81,7 +82,18 @@ std::vector<Instantiator::Place> Instantiator::places_of(const TableRule& rule) 
       for (std::int64_t expert = 0; expert < geometry_.n_experts; ++expert) places.push_back({layer, expert});
     }
   }
+  std::erase_if(places, [&](const Place& place) { return !applies(rule, place); });
   return places;
+}
+
+bool Instantiator::has(const std::string& role, const Place& place) const {
+  const std::int64_t layer = scope_of_role(role) == RoleScope::model ? -1 : place.layer;
+  return logical_.find(logical_name(role, layer)).has_value();
+}
+
+bool Instantiator::applies(const TableRule& rule, const Place& place) const {
+  return (rule.with().empty() || has(rule.with(), place)) &&
+         (rule.without().empty() || !has(rule.without(), place));
 }
 
 std::vector<LogicalTensor> Instantiator::parts_of(const TableRule& rule, const Place& place) const {
@@ -195,8 +207,10 @@ Layout Instantiator::layout() const {
   Layout layout{name_, table_.consumer(), geometry_, mesh_.size(), {}, mesh_};
   for (const TableRule& rule : table_.rules()) {
     std::vector<Form> forms;
-    bool found = false;
-    for (const Place& place : places_of(rule)) {
+    const std::vector<Place> places = places_of(rule);
+    const bool conditional = !rule.with().empty() || !rule.without().empty();
+    bool found = conditional && places.empty();
+    for (const Place& place : places) {
       std::vector<LogicalTensor> parts = parts_of(rule, place);
       if (parts.empty()) continue;
       found = true;

@@ -36,6 +36,9 @@ class Instantiator {
   void require_all_held(const Layout& layout) const;
 
   std::vector<Place> places_of(const TableRule& rule) const;
+  bool has(const std::string& role, const Place& place) const;
+  /// Whether the rule's conditions hold at a place.
+  bool applies(const TableRule& rule, const Place& place) const;
   /// The logical tensors of a place, empty when the geometry has none of them there. Throws InvalidLayout
   /// when it has some only.
   std::vector<LogicalTensor> parts_of(const TableRule& rule, const Place& place) const;

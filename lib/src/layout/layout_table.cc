@@ -79,12 +79,20 @@ std::string parse_consumer(const JsonField& json) {
   return consumer;
 }
 
+/// Whether no layer has both rules.
+bool are_apart(const TableRule& rule, const TableRule& other) {
+  const auto excludes = [](const TableRule& a, const TableRule& b) {
+    return !a.with().empty() && a.with() == b.without();
+  };
+  const bool other_layers = rule.layers() != LayerKind::every && other.layers() != LayerKind::every &&
+                            rule.layers() != other.layers();
+  return other_layers || excludes(rule, other) || excludes(other, rule);
+}
+
 /// Roles that two rules would hold in one layer.
 std::vector<std::string> shared_roles(const TableRule& rule, const TableRule& other) {
-  const bool apart = rule.layers() != LayerKind::every && other.layers() != LayerKind::every &&
-                     rule.layers() != other.layers();
   std::vector<std::string> shared;
-  if (apart || rule.tied() || other.tied()) return shared;
+  if (are_apart(rule, other) || rule.tied() || other.tied()) return shared;
   for (const std::string& role : rule.roles()) {
     if (std::find(other.roles().begin(), other.roles().end(), role) != other.roles().end()) {
       shared.push_back(role);

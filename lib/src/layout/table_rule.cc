@@ -113,6 +113,18 @@ std::vector<PlacementRule> parse_placements(const JsonField& json) {
   return placements;
 }
 
+/// A role of the model, or of the layer that the rule speaks of.
+std::string parse_condition(const JsonField& json, RoleScope scope) {
+  std::string role = json.text();
+  const auto found = scope_of_role(role);
+  if (!found) json.fail(fmt::format("unknown role '{:.64}' (known: {})", role, fmt::join(role_names(), " ")));
+  if (*found == RoleScope::expert || *found > scope) {
+    json.fail(fmt::format("role '{}' is not one of the model{}", role,
+                          scope == RoleScope::model ? "" : " or of a layer"));
+  }
+  return role;
+}
+
 Stage parse_stage(const JsonField& json) {
   return parse_choice<Stage>(json, {{"every", Stage::every}, {"first", Stage::first}, {"last", Stage::last}});
 }
@@ -205,8 +217,9 @@ std::vector<Run> OrderStep::evaluate(const Geometry& geometry, const Mesh& mesh,
 }
 
 TableRule TableRule::parse(const JsonField& json) {
-  json.require_object({"tensor", "logical", "placement"}, {"optional", "order", "pad", "tied", "stage",
-                                                           "transposed", "stack", "dim", "shift", "layers"});
+  json.require_object({"tensor", "logical", "placement"},
+                      {"optional", "order", "pad", "tied", "stage", "transposed", "stack", "dim", "shift",
+                       "layers", "with", "without"});
   TableRule rule;
   rule.pattern_ = json.at("tensor").text();
   const JsonField named = json.named(fmt::format("{} ({})", json.path(), rule.pattern_));
@@ -232,6 +245,8 @@ TableRule TableRule::parse(const JsonField& json) {
     named.at("pad").require_object({"multiple"});
     rule.pad_multiple_.push_back(parse_size(named.at("pad").at("multiple")));
   }
+  if (named.has("with")) rule.with_ = parse_condition(named.at("with"), rule.scope());
+  if (named.has("without")) rule.without_ = parse_condition(named.at("without"), rule.scope());
   if (named.has("stage")) {
     if (rule.scope() != RoleScope::model) named.at("stage").fail("allowed for roles outside layers");
     rule.stage_ = parse_stage(named.at("stage"));

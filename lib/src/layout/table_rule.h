@@ -75,6 +75,9 @@ class TableRule {
   bool optional() const noexcept { return optional_; }
   bool tied() const noexcept { return tied_; }
   bool stacks_experts() const noexcept { return stacks_experts_; }
+  /// Roles that a layer must have, or lack, for the rule to speak of it; empty: no matter.
+  const std::string& with() const noexcept { return with_; }
+  const std::string& without() const noexcept { return without_; }
   Stage stage() const noexcept { return stage_; }
   LayerKind layers() const noexcept { return layers_; }
   const std::vector<PlacementRule>& placements() const noexcept { return placements_; }
@@ -93,6 +96,7 @@ class TableRule {
   std::vector<std::string> roles_;
   std::vector<PlacementRule> placements_;
   std::vector<OrderStep> order_;
+  std::string with_, without_;
   std::vector<Expression> pad_multiple_;  // one or none
   bool optional_ = false;                 // present only when the geometry has the roles
   bool tied_ = false;

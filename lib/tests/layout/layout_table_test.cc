@@ -148,6 +148,7 @@ Geometry geometry_of(const LayoutTable& table) {
   }
   Geometry plain = meshes::llama();
   plain.qkv_bias = plain.o_bias = plain.qk_norm = false;
+  if (table.family() == "mla-moe") return meshes::latent();
   if (table.family() == "mixtral") plain.n_experts = 4, plain.expert_ffn = 8;
   if (table.family() == "neox") {
     plain.norm = Norm::layer, plain.n_kv_heads = plain.n_heads, plain.gated = false;
@@ -260,6 +261,44 @@ TEST(VllmTable, PadsTheVocabularyAndReplicatesKvHeads) {
     EXPECT_EQ(qkv->placed.selection(rank),
               (Selection{0, {{rank * 4, 4}, {16 + rank / 2 * 4, 4}, {24 + rank / 2 * 4, 4}}}));
   }
+}
+
+// Source: vLLM and SGLang deepseek_v2.py: the latent projections are one tensor where the query has a latent.
+TEST(LatentAttentionTables, FuseTheLatentProjectionsOfQueryAndKeys) {
+  Geometry geometry = meshes::latent();
+  const std::vector<std::pair<std::string, std::string>> fused = {
+      {"vllm-mla-moe", "fused_qkv_a_proj"}, {"sglang-mla-moe", "fused_qkv_a_proj_with_mqa"}};
+  for (const auto& [table, name] : fused) {
+    const std::string prefix = "model.layers.0.self_attn.";
+    geometry.q_lora = 6;
+    const Layout with = make_layout({table, {{"tp", 2}}}, geometry);
+    EXPECT_EQ(with.find(prefix + name + ".weight")->placed.local_shape(1), (Shape{6 + 5 + 2, 10}));
+    EXPECT_EQ(with.find(prefix + "kv_a_proj_with_mqa.weight"), nullptr);
+    geometry.q_lora = 0;
+    const Layout without = make_layout({table, {{"tp", 2}}}, geometry);
+    EXPECT_EQ(without.find(prefix + name + ".weight"), nullptr);
+    EXPECT_EQ(without.find(prefix + "kv_a_proj_with_mqa.weight")->placed.shape(), (Shape{5 + 2, 10}));
+    EXPECT_EQ(without.find(prefix + "q_proj.weight")->placed.local_shape(0), (Shape{12, 10}));
+  }
+}
+
+// Source: DeepSpeed tp_shard.py, get_shard_size: 5 KV heads over 3 ranks are 2, 2 and 1, with the query heads
+// and the columns of the output projection that belong to them.
+TEST(AutoTpTable, DealsOutWholeKvHeads) {
+  Geometry geometry = small();
+  geometry.n_heads = 10, geometry.n_kv_heads = 5;
+  const Layout layout = make_layout(parse_layout_name("deepspeed-autotp:tp3"), geometry);
+  const std::string prefix = "model.layers.0.self_attn.";
+  const std::vector<std::pair<std::int64_t, std::int64_t>> heads = {{0, 2}, {2, 2}, {4, 1}};
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto [first, count] = heads[static_cast<std::size_t>(rank)];
+    const auto held = [&](const char* name) { return layout.find(prefix + name)->placed.selection(rank); };
+    EXPECT_EQ(held("q_proj.weight"), (Selection{0, {{8 * first, 8 * count}}}));
+    EXPECT_EQ(held("k_proj.weight"), (Selection{0, {{4 * first, 4 * count}}}));
+    EXPECT_EQ(held("o_proj.weight"), (Selection{1, {{8 * first, 8 * count}}}));
+  }
+  EXPECT_TRUE(layout.find("model.embed_tokens.weight")->placed.is_replicated());
+  EXPECT_EQ(layout.find("lm_head.weight")->placed.local_shape(1), (Shape{13, 4}));
 }
 
 TEST(LayoutTableInstantiate, AgreesWithUnrepresentableAtEveryDegree) {
@@ -491,7 +530,7 @@ TEST(LayoutTableSchema, ListsTheSameWordsAsTheParser) {
   auto consumers = as_set(consumer_names());
   consumers.insert("none");
   EXPECT_EQ(words(schema["properties"]["consumer"]["enum"]), consumers);
-  EXPECT_EQ(words(schema["$defs"]["rule"]["properties"]["logical"]["items"]["enum"]), as_set(role_names()));
+  EXPECT_EQ(words(schema["$defs"]["role"]["enum"]), as_set(role_names()));
   for (const std::string& axis : words(schema["$defs"]["axis"]["enum"])) {
     EXPECT_TRUE(axis_from_name(axis)) << axis;
   }

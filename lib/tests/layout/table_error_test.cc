@@ -108,6 +108,9 @@ TEST(WrongTable, KeysOfARule) {
        {set("o_proj", "stage", "first"), "(layers.{layer}.o_proj): stage: allowed for roles outside layers"},
        {set("embed", "stage", "middle"), "stage: unknown value 'middle' (allowed: every first last)"},
        {set("embed", "layers", "dense"), "(embed): layers: allowed for roles that are per layer"},
+       {set("embed", "with", "embeds"), "with: unknown role 'embeds' (known: attn_norm"},
+       {set("embed", "without", "q"), "without: role 'q' is not one of the model"},
+       {set("o_proj", "with", "expert_up"), "with: role 'expert_up' is not one of the model or of a layer"},
        {set("o_proj", "layers", "every"), "layers: unknown value 'every' (allowed: dense experts)"},
        {set("embed", "tied", 1), "tied: expected true or false, got number"},
        {set("embed", "tied", true), "(embed): tied: allowed with the stage last"},
@@ -127,6 +130,12 @@ TEST(WrongTable, KeysOfARule) {
        {[](json& t) { rule(t, "w2_weight").erase("stack"); }, "lacks {expert} although its roles are per"},
        {set("w2_weight", "logical", {"expert_down", "down"}),
         "role 'down' and role 'expert_down' cannot share a tensor"}});
+  expect_parse_refusals(
+      "vllm-mla-moe",
+      {{[](json& t) { rule(t, "kv_a_proj_with_mqa.weight").erase("without"); },
+        "role 'kv_down' already has the rule 'model.layers.{layer}.self_attn.fused_qkv_a_proj.weight'"},
+       {[](json& t) { rule(t, "kv_a_proj_with_mqa.weight")["without"] = "q_up"; },
+        "role 'kv_down' already has"}});
   expect_parse_refusals(
       "megatron-moe",
       {{set("mlp.linear_fc1.layer_norm_weight", "layers", "experts"),

@@ -84,8 +84,12 @@ inline std::vector<Family> families() {
                                         "megatron-moe:tp2,pp2,ep2",
                                         "megatron-moe:ep2,etp2,tp2",
                                         "megatron-moe:tp2,ep2,etp1"};
-  const std::vector<std::string> mla = {"hf-mla-moe", "hf-mla-moe:tp2", "vllm-mla-moe:ep2,tp2",
-                                        "megatron-mla-moe:pp2,ep2,tp2", "megatron-mla-moe:tp4,ep2"};
+  const std::vector<std::string> mla = {"hf-mla-moe",
+                                        "hf-mla-moe:tp2",
+                                        "vllm-mla-moe:ep2,tp2",
+                                        "sglang-mla-moe:tp2",
+                                        "megatron-mla-moe:pp2,ep2,tp2",
+                                        "megatron-mla-moe:tp4,ep2"};
   return {{llama(), dense},
           {tied_llama(), {"hf-llama", "megatron-llama:pp2,tp2", "vllm-llama:tp4", "fsdp2-tp:dp2"}},
           {experts(), moe},
