@@ -7,7 +7,7 @@
 
 namespace shardcheck {
 
-/// "d_model=64,layers=2,heads=8,...": the keys that `to_string(Geometry)` prints. Without them kv_heads is
+/// "d_model=64,layers=2,heads=8,...": keys and values as in a case line. Without them kv_heads is
 /// heads and head_dim is d_model / heads; the others keep their default. Throws InvalidInput naming key,
 /// value and what is allowed, the nearest known key first.
 Geometry parse_geometry(std::string_view text);

@@ -134,8 +134,8 @@ TEST_F(Reshard, RefusesWrongUseInOneLine) {
   for (const auto& [geometry, part] :
        std::vector<std::pair<std::string, std::string>>{{"d_modl=3", "d_model"},
                                                         {"layers", "KEY=VALUE"},
-                                                        {"layers=x", "layers='x'"},
-                                                        {"tied=1", "false, true"},
+                                                        {"layers=x", "layers=x"},
+                                                        {"tied=1", "false|true"},
                                                         {"layers=2,layers=2", "twice"},
                                                         {"rope=full", "half"},
                                                         {"norm_eps=x", "number"},
