@@ -21,6 +21,7 @@ GOOD = {
     "fuzz/README.md": "Good\n", "tolerance/floor.json": '{"a": 1, "b": {"a": 1}}\n',
     "lib/include/shardcheck/tensor/good.h": HEADER,
     "lib/src/arithmetic/good.cc": "// std::exp( is only named here\nfloat f(float x) { return std::sqrt(x); }\n",
+    "lib/src/names.cc": "using std::string;\nstring f();\nstruct D : B {\n  using B::B;\n};\n",
     "lib/src/long_table.cc": "const int kTable[] = {\n" + "  1,\n" * 100 + "};\n",
     "lib/src/long_class.cc": "class A {\n public:\n" + "  void f() {}\n" * 100 + "};\n",
     "lib/src/flags.cc": 'bool contracted(S f) { return f.contains("-ff" "ast-math"); }\n',
@@ -76,6 +77,10 @@ BAD = {
         {"lib/README.md": "| `tensor/good.h` | it is good |\n| `tensor/gone.h` | it was good |\n"},
     ],
     "links_lead_somewhere": [{"docs/a.md": "see [it](b.md)\n"}, {"README.md": "see [it](docs/none.md#part)\n"}],
+    "using_declarations_are_used": [
+        {"lib/src/a.cc": "using std::string;\n// string is named here\n"},
+        {"lib/tests/a_test.cc": "void f() {\n  using ::testing::Each;\n}\n"},
+    ],
     "names_have_one_spelling": [
         {"lib/src/BigName.cc": "// Good\n"}, {"lib/src/a.h": "#pragma once\n#define OTHER_HELP 1\n"},
     ],

@@ -10,11 +10,16 @@ function(shardcheck_tests name)
     return()
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  shardcheck_join_sources(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} shardcheck_flags GTest::gmock GTest::gtest_main fmt::fmt
                         nlohmann_json::nlohmann_json)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/${ARG_FOLDER})
   target_compile_definitions(${name} PRIVATE SHARDCHECK_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                              SHARDCHECK_PROGRAM="$<TARGET_FILE:shardcheck>")
+  if(SHARDCHECK_SANITIZE)
+    # The optimiser would take three quarters of the time of compiling a test, whose work is in the library.
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
   gtest_discover_tests(${name} TEST_FILTER "${ARG_FILTER}" NO_PRETTY_VALUES PROPERTIES TIMEOUT 300 LABELS ${name} DISCOVERY_TIMEOUT 60)
 endfunction()
 
@@ -39,12 +44,14 @@ add_test(NAME house.documented_examples_compile
          COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/doc_examples ${CMAKE_CXX_COMPILER}
                  ${PROJECT_SOURCE_DIR}/CONTRIBUTING.md)
 add_test(NAME house.tidy_checks_every_file COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/tidy_test.py)
+add_test(NAME house.units_join_what_does_not_clash
+         COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/units_test.py)
 add_test(NAME house.install_deps_needs_apt_alone
          COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/install_deps_test.py)
 add_test(NAME house.commit_is_of_the_source_tree
          COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/commit_test.py $<TARGET_FILE:shardcheck>)
 set(house_tests house.lint house.lint_fires_on_every_rule house.documented_examples_compile
-                house.tidy_checks_every_file house.install_deps_needs_apt_alone house.commit_is_of_the_source_tree)
+                house.tidy_checks_every_file house.units_join_what_does_not_clash house.install_deps_needs_apt_alone house.commit_is_of_the_source_tree)
 if(SHARDCHECK_CLANG_FORMAT)
   add_test(NAME house.format COMMAND ${PROJECT_SOURCE_DIR}/ci/format --check)
   list(APPEND house_tests house.format)

@@ -172,10 +172,10 @@ void ExactOperand::encode_panels() {
         .x = window.values, .count = k_, .scale = power_of_two(-window.exponent), .words = row, .sum = 0};
     kernel_->encode(call);
     sums_[static_cast<std::size_t>(v)] = call.sum;
-    double* column = words_ + v / kExactPanel * kExactPanel * words_per_row_ + v % kExactPanel;
+    const std::int64_t column = v / kExactPanel * kExactPanel * words_per_row_ + v % kExactPanel;
     for (std::int64_t block = 0; block < k_; block += kExactBlock) {
       spread_block(row + block * planes_, planes_, std::min(kExactBlock, k_ - block),
-                   column + block * planes_ * kExactPanel);
+                   words_ + column + block * planes_ * kExactPanel);
     }
   }
 }
