@@ -99,10 +99,8 @@ void set(Geometry& g, std::string_view key, std::string_view value) {
     refuse_unknown("--geometry: key", key, known);
 }
 
-}  // namespace
-
-Geometry parse_geometry(std::string_view text) {
-  Geometry geometry;
+/// Sets the keys of the text and returns them.
+std::set<std::string_view> set_all(Geometry& geometry, std::string_view text) {
   std::set<std::string_view> keys;
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view item = rest.substr(0, rest.find(','));
@@ -114,15 +112,32 @@ Geometry parse_geometry(std::string_view text) {
     if (!keys.insert(key).second) throw InvalidInput(fmt::format("--geometry: {} is given twice", key));
     set(geometry, key, item.substr(equals + 1));
   }
-  if (!keys.contains("kv_heads")) geometry.n_kv_heads = geometry.n_heads;
-  if (!keys.contains("head_dim") && geometry.n_heads > 0)
-    geometry.head_dim = geometry.d_model / geometry.n_heads;
+  return keys;
+}
+
+Geometry validated(const Geometry& geometry) {
   try {
     validate(geometry);
   } catch (const InvalidInput& error) {
     throw InvalidInput(fmt::format("--geometry: {}", error.what()));
   }
   return geometry;
+}
+
+}  // namespace
+
+Geometry parse_geometry(std::string_view text) {
+  Geometry geometry;
+  const std::set<std::string_view> keys = set_all(geometry, text);
+  if (!keys.contains("kv_heads")) geometry.n_kv_heads = geometry.n_heads;
+  if (!keys.contains("head_dim") && geometry.n_heads > 0)
+    geometry.head_dim = geometry.d_model / geometry.n_heads;
+  return validated(geometry);
+}
+
+Geometry parse_geometry(std::string_view text, Geometry base) {
+  set_all(base, text);
+  return validated(base);
 }
 
 }  // namespace shardcheck
