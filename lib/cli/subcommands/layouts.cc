@@ -93,6 +93,9 @@ int show_table(const Arguments& arguments) {
                                                     format_noun(layout.degree, "rank")));
   if (!table.description().empty()) print_line(paint(Tone::faint, table.description()));
   print_line(paint(Tone::faint, to_string(layout.geometry)));
+  if (table.local_numbers() && layout.mesh.degree(Axis::pp) * layout.mesh.degree(table.expert_axis()) > 1) {
+    print_line(paint(Tone::faint, "files count the layers of a stage and the experts of a rank from 0"));
+  }
   print_line();
   print_lines(layout_text(table, layout));
   return kPassed;
