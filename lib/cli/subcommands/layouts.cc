@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "exit_code.h"
+#include "folder_layout.h"
 #include "geometry_option.h"
 #include "layout_source.h"
 #include "options.h"
@@ -19,17 +20,18 @@ namespace {
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
 
 CommandLine command_line() {
-  CommandLine line("layouts", "list | show NAME[:AXES] [OPTIONS] | match DIR [OPTIONS]",
-                   "The layout tables. list names them with the axes of their meshes. show prints each "
-                   "parameter once per\n"
-                   "distinct shape, what each rank holds in indices of the logical tensors, and a map of the "
-                   "rows of fused\n"
-                   "tensors. match ranks the tables that fit the names and shapes of a folder of "
-                   "safetensors, best first,\n"
-                   "and exits with 1 when none does.",
-                   "layouts show megatron-llama:tp2");
+  CommandLine line(
+      "layouts", "list | show NAME[:AXES] [OPTIONS] | show FILE.json[:AXES] [OPTIONS] | match DIR [OPTIONS]",
+      "The layout tables. list names them with the axes of their meshes. show prints each "
+      "parameter once per\n"
+      "distinct shape, what each rank holds in indices of the logical tensors, and a map of the "
+      "rows of fused\n"
+      "tensors. match ranks the tables that fit the names and shapes of a folder of "
+      "safetensors, best first,\n"
+      "and exits with 1 when none does.",
+      "layouts show megatron-llama:tp2");
   line.positional(2, "argument")
-      .value("table", "FILE", "a layout table of your own: show this one; match tries it too")
+      .value("table", "FILE", "of match: a layout table of your own, tried with the others")
       .value("geometry", "KEY=VALUE,...",
              "of show: fields of the model, as d_model layers heads kv_heads head_dim ffn vocab (default: a "
              "small one of the table's family)")
@@ -81,13 +83,9 @@ Geometry geometry_of(const Arguments& arguments, const LayoutTable& table) {
 int show_table(const Arguments& arguments) {
   if (arguments.positional().size() < 2)
     throw InvalidInput("layouts show needs NAME[:AXES]; see layouts list");
-  const LayoutName name = parse_layout_name(arguments.positional()[1]);
-  const std::optional<LayoutTable> own = own_table(arguments);
-  if (own && own->name() != name.table) {
-    throw InvalidInput(
-        fmt::format("layouts show '{}': the table of --table is called '{}'", name.table, own->name()));
-  }
-  const LayoutTable& table = own ? *own : LayoutTable::built_in(name.table);
+  const auto [source, axes] = split_layout(arguments.positional()[1]);
+  const LayoutTable table = is_table_file(source) ? LayoutTable::load(source) : LayoutTable::built_in(source);
+  const LayoutName name = parse_layout_name(table.name() + axes);
   const Layout layout = table.instantiate(geometry_of(arguments, table), name);
   print_section(to_string(layout.name), fmt::format("{}, {}, {}", table.framework(), table.family(),
                                                     format_noun(layout.degree, "rank")));

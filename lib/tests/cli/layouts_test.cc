@@ -77,9 +77,13 @@ TEST(Layouts, ShowTakesATableOfYourOwn) {
   std::string table = test::read_file(SHARDCHECK_SOURCE_DIR "/lib/layouts/seed.json");
   table.replace(table.find("\"seed\""), 6, "\"mine\"");
   test::write_file(folder / "mine.json", table);
-  const std::string option = "--table=" + (folder / "mine.json").string();
-  EXPECT_TRUE(contains(layouts({"show", "mine:tp2", option}).out, "rank 1: gate 352-703, up 352-703"));
-  expect_refusal(layouts({"show", "seed:tp2", option}), 2, "the table of --table is called 'mine'");
+  const std::string file = (folder / "mine.json").string();
+  EXPECT_TRUE(contains(layouts({"show", file + ":tp2"}).out, "rank 1: gate 352-703, up 352-703"));
+  expect_refusal(layouts({"show", file + ":dp2"}), 2,
+                 "layout mine:dp2: axis dp is not carried by the table 'mine'");
+  expect_refusal(layouts({"show", (folder / "absent.json").string()}), 2, "absent.json: cannot be opened");
+  test::write_file(folder / "mine.json", "{}");
+  expect_refusal(layouts({"show", file}), 2, "mine.json: key 'name' is missing");
 }
 
 TEST(Layouts, WrongUseExitsTwo) {
