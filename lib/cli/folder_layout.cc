@@ -31,12 +31,6 @@ constexpr std::array kUnits = {Unit{"KiB", std::uint64_t{1} << 10},
                                Unit{"GB", 1'000'000'000},
                                Unit{"B", 1}};
 
-/// Where the axes begin behind the table in "FILE.json:tp4" or "NAME:tp4".
-std::size_t end_of_table(const std::string& text) {
-  const std::size_t slash = text.rfind('/');
-  return std::min(text.find(':', slash == text.npos ? 0 : slash), text.size());
-}
-
 }  // namespace
 
 Geometry geometry_of(const fs::path& folder, const std::optional<std::string>& option) {
@@ -53,18 +47,28 @@ Geometry geometry_of(const fs::path& folder, const std::optional<std::string>& o
   return parse_config(read_text(config, kMaxConfigBytes), config.string()).geometry;
 }
 
+std::pair<std::string, std::string> split_layout(const std::string& text) {
+  const std::size_t slash = text.rfind('/');
+  const std::size_t end = std::min(text.find(':', slash == text.npos ? 0 : slash), text.size());
+  return {text.substr(0, end), text.substr(end)};
+}
+
+bool is_table_file(const std::string& name) {
+  return name.find('/') != std::string::npos || name.ends_with(".json");
+}
+
 LayoutTable table_at(const std::string& option, const std::string& name) {
-  const bool is_file = name.find('/') != std::string::npos || name.ends_with(".json");
+  const bool is_file = is_table_file(name);
   if (is_file && ::access(name.c_str(), R_OK) != 0)
     throw IoError(fmt::format("--{}={}: cannot be read: {}", option, name, std::strerror(errno)));
   return is_file ? LayoutTable::load(name) : LayoutTable::built_in(name);
 }
 
 Layout layout_at(const std::string& option, const std::string& text, const Geometry& geometry) {
-  const std::size_t end = end_of_table(text);
+  const auto [name, axes] = split_layout(text);
   try {
-    const LayoutTable table = table_at(option, text.substr(0, end));
-    return table.instantiate(geometry, parse_layout_name(table.name() + text.substr(end)));
+    const LayoutTable table = table_at(option, name);
+    return table.instantiate(geometry, parse_layout_name(table.name() + axes));
   } catch (const InvalidInput& error) {
     throw InvalidInput(fmt::format("--{}={}: {}", option, text, error.what()));
   }

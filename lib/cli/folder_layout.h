@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "shardcheck/layout/layout_table.h"
 
@@ -12,6 +13,12 @@ namespace shardcheck {
 /// --geometry where it is given, else what shardcheck.json or config.json says. Throws InvalidInput naming
 /// all three when none does.
 Geometry geometry_of(const std::filesystem::path& folder, const std::optional<std::string>& option);
+
+/// "FILE.json:tp4" or "NAME:tp4" -> the table, and ":tp4" or nothing.
+std::pair<std::string, std::string> split_layout(const std::string& text);
+
+/// Whether a table is named by its file: the name has a '/' or ends in .json.
+bool is_table_file(const std::string& name);
 
 /// A built-in table, or a file where the name has a '/' or ends in .json. Throws InvalidInput, IoError naming
 /// the option.

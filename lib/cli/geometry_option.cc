@@ -26,10 +26,8 @@ const std::vector<std::string>& geometry_keys() {
   return keys;
 }
 
-}  // namespace
-
-Geometry parse_geometry(std::string_view text) {
-  Case c;
+/// Sets the keys of the text and returns them.
+std::set<std::string_view> set_all(Case& c, std::string_view text) {
   std::set<std::string_view> given;
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view item = rest.substr(0, rest.find(','));
@@ -49,16 +47,35 @@ Geometry parse_geometry(std::string_view text) {
       throw InvalidInput(fmt::format("--geometry: {}", error.what()));
     }
   }
-  Geometry& geometry = c.geometry;
-  if (!given.contains("kv_heads")) geometry.n_kv_heads = geometry.n_heads;
-  if (!given.contains("head_dim"))
-    geometry.head_dim = std::max<std::int64_t>(1, geometry.d_model / geometry.n_heads);
+  return given;
+}
+
+Geometry validated(const Geometry& geometry) {
   try {
     validate(geometry);
   } catch (const InvalidInput& error) {
     throw InvalidInput(fmt::format("--geometry: {}", error.what()));
   }
   return geometry;
+}
+
+}  // namespace
+
+Geometry parse_geometry(std::string_view text) {
+  Case c;
+  const std::set<std::string_view> given = set_all(c, text);
+  Geometry& geometry = c.geometry;
+  if (!given.contains("kv_heads")) geometry.n_kv_heads = geometry.n_heads;
+  if (!given.contains("head_dim"))
+    geometry.head_dim = std::max<std::int64_t>(1, geometry.d_model / geometry.n_heads);
+  return validated(geometry);
+}
+
+Geometry parse_geometry(std::string_view text, Geometry base) {
+  Case c;
+  c.geometry = base;
+  set_all(c, text);
+  return validated(c.geometry);
 }
 
 }  // namespace shardcheck

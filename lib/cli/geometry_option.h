@@ -12,4 +12,7 @@ namespace shardcheck {
 /// value and what is allowed, the nearest known key first.
 Geometry parse_geometry(std::string_view text);
 
+/// `base` with the keys of the text in place of its own. Throws as above.
+Geometry parse_geometry(std::string_view text, Geometry base);
+
 }  // namespace shardcheck

@@ -176,11 +176,12 @@ Geometry GeometryGuess::base() const {
 
 std::vector<Geometry> GeometryGuess::with_heads(const Geometry& g) const {
   const std::int64_t query = extent("o_proj", 1);
+  const std::int64_t normed = extent("q_norm", 0);
   const auto fused = fused_.find("q");
   const std::int64_t kv = fused == fused_.end() ? extent("k", 0) : (fused->second - query) / 2;
   std::vector<Geometry> all;
   for (const std::int64_t head_dim : kHeadDims) {
-    if (has("q_norm") && head_dim != extent("q_norm", 0)) continue;
+    if (normed > 0 && head_dim != normed) continue;
     if (has("sinks") && head_dim * extent("sinks", 0) != query) continue;
     if (query < 1 || kv < 1 || query % head_dim != 0 || kv % head_dim != 0) continue;
     all.push_back(g);

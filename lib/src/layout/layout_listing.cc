@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <stdexcept>
 
 #include "layout/rank_classes.h"
 #include "layout/table_rule.h"
@@ -27,21 +28,28 @@ struct Group {
 std::int64_t layer_of(const LayoutEntry& entry) { return entry.parts.front().layer; }
 std::int64_t expert_of(const LayoutEntry& entry) { return entry.parts.front().expert; }
 
-const TableRule* rule_of(const LayoutTable& table, const LayoutEntry& entry) {
-  const auto& rules = table.rules();
-  const auto found = std::find_if(rules.begin(), rules.end(), [&](const TableRule& rule) {
-    return rule.tied() == entry.tied && rule.name(layer_of(entry), expert_of(entry)) == entry.name;
-  });
-  return found == rules.end() ? nullptr : &*found;
+/// Throws std::invalid_argument for an entry of another table.
+const TableRule& rule_of(const LayoutTable& table, const LayoutEntry& entry) {
+  for (const TableRule& rule : table.rules()) {
+    if (rule.tied() == entry.tied && rule.name(layer_of(entry), expert_of(entry)) == entry.name) return rule;
+  }
+  throw std::invalid_argument(fmt::format("table '{}' has no rule for '{}'", table.name(), entry.name));
 }
 
+/// In the order of the layout; shapes of one rule may alternate from layer to layer.
 std::vector<Group> groups_of(const LayoutTable& table, const Layout& layout) {
   std::vector<Group> groups;
   for (const LayoutEntry& entry : layout.entries) {
-    const bool follows = !groups.empty() && groups.back().placed().identity() == entry.placed.identity() &&
-                         groups.back().rule->name(layer_of(entry), expert_of(entry)) == entry.name;
-    if (!follows) groups.push_back({rule_of(table, entry), {}});
-    groups.back().entries.push_back(&entry);
+    const auto same = [&](const Group& group) {
+      return group.placed().identity() == entry.placed.identity() &&
+             group.rule->name(layer_of(entry), expert_of(entry)) == entry.name;
+    };
+    auto group = std::find_if(groups.rbegin(), groups.rend(), same);
+    if (group == groups.rend()) {
+      groups.push_back({&rule_of(table, entry), {}});
+      group = groups.rbegin();
+    }
+    group->entries.push_back(&entry);
   }
   return groups;
 }

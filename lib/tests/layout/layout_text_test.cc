@@ -166,6 +166,11 @@ TEST(LayoutText, HasALineForEveryDistinctShapeOfEveryLayout) {
   }
 }
 
+TEST(LayoutText, RefusesALayoutOfAnotherTable) {
+  const Layout seed = meshes::layout("seed", toy());
+  EXPECT_THROW(layout_text(LayoutTable::built_in("hf-llama"), seed), std::invalid_argument);
+}
+
 TEST(RangesText, JoinsNeighbours) {
   EXPECT_EQ(ranges_text({}), "");
   EXPECT_EQ(ranges_text({3}), "3");

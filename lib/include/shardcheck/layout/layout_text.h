@@ -22,7 +22,7 @@ std::vector<std::string> held_parts(const LayoutEntry& entry, int rank);
 std::string row_map(const LayoutEntry& entry);
 
 /// Every parameter once per distinct shape, layers and experts folded ("layers.{0..3}.qkv [384, 256]"), then
-/// what each rank holds and the row map.
+/// what each rank holds and the row map. Throws std::invalid_argument for a layout of another table.
 std::string layout_text(const LayoutTable& table, const Layout& layout);
 
 }  // namespace shardcheck
