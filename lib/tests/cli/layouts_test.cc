@@ -97,7 +97,7 @@ TEST(Layouts, WrongUseExitsTwo) {
   expect_refusal(layouts({"show", "seed", "--geometry=heads"}), 2, "--geometry: 'heads' has no value");
   expect_refusal(layouts({"show", "seed", "--geometry=heads=8,heads=8"}), 2, "heads is given twice");
   expect_refusal(layouts({"show", "seed", "--geometry=heads=-1"}), 2, "--geometry: heads");
-  expect_refusal(layouts({"show", "seed", "--geometry=tied=yes"}), 2, "tied 'yes' is unknown");
+  expect_refusal(layouts({"show", "seed", "--geometry=tied=yes"}), 2, "tied=yes: allowed is false|true");
   expect_refusal(layouts({"show", "seed", "--geometry=heads=7"}), 2, "--geometry: heads=7 is not a multiple");
   expect_refusal(layouts({"match", "/nowhere"}), 2, "/nowhere: is no folder");
 }
