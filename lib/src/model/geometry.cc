@@ -38,6 +38,7 @@ double parameter_count(const Geometry& g) {
 }
 
 constexpr std::int64_t kMaxExperts = std::int64_t{1} << 16;
+constexpr std::int64_t kMaxExpertsInAll = std::int64_t{1} << 20;
 
 /// A field that must be set with another and only with it.
 void require_set(std::string_view field, std::int64_t value, std::string_view owner, bool owned) {
@@ -49,6 +50,10 @@ void require_set(std::string_view field, std::int64_t value, std::string_view ow
 
 void validate_experts(const Geometry& g) {
   require_range("experts", g.n_experts, 0, kMaxExperts);
+  if (g.n_experts * g.n_layers > kMaxExpertsInAll) {
+    throw InvalidInput(fmt::format("experts={} in layers={} are out of range: allowed {} in all", g.n_experts,
+                                   g.n_layers, kMaxExpertsInAll));
+  }
   require_set("expert_ffn", g.expert_ffn, "experts", g.n_experts > 0);
   require_range("shared_ffn", g.shared_ffn, 0, g.n_experts > 0 ? kMaxExtent : 0);
   require_range("dense_layers", g.dense_layers, 0, g.n_experts > 0 ? g.n_layers : 0);

@@ -58,6 +58,8 @@ TEST(Geometry, RefusesEachBadFieldByName) {
       {[](Geometry& g) { g.rope_theta = -1; }, "rope_theta=-1"},
       {[](Geometry& g) { g.rope = Rope::half, g.head_dim = 3; }, "head_dim=3 is odd"},
       {[](Geometry& g) { g.head_dim = 1 << 23; }, "heads*head_dim"},
+      {[](Geometry& g) { g.n_experts = 1 << 16, g.n_layers = 17, g.expert_ffn = g.d_model = g.ffn = 1; },
+       "experts=65536 in layers=17 are out of range: allowed 1048576 in all"},
       {[](Geometry& g) { g.d_model = g.ffn = g.vocab = 1 << 24; }, "parameters"},
   };
   for (const auto& [spoil, expected] : bad) {

@@ -63,7 +63,8 @@ struct Geometry {
 
 /// Throws InvalidInput: every extent in 1..2^24, layers <= 1024, n_heads a multiple of n_kv_heads,
 /// head_dim even when RoPE is used, eps and theta finite and positive, at most 2^40 elements in all; experts
-/// (at most 2^16) and latent attention with every width they need and none without them.
+/// (at most 2^16, at most 2^20 in all layers) and latent attention with every width they need and none
+/// without them.
 void validate(const Geometry& geometry);
 
 /// Throws InvalidInput naming the field when the geometry is one that no forward pass here runs.
