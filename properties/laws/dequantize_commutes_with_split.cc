@@ -317,7 +317,7 @@ const Law& dequantize_commutes_with_split() {
                  {"awq", 0.05},
                  {"fp8_block", 0.05},
                  {"mxfp8", 0.05}},
-      .smoke_cases = 100};
+      .smoke_cases = 200};
   return law;
 }
 

@@ -63,7 +63,7 @@ const Law& mesh_covers_once() {
       .check = check,
       .draw = draw,
       .shares = {{"mesh", 0.3}, {"experts", 0.15}, {"latent", 0.05}},
-      .smoke_cases = 50};
+      .smoke_cases = 200};
   return law;
 }
 

@@ -65,7 +65,7 @@ const Law& padding_never_leaks() {
                        .check = check,
                        .draw = draw,
                        .shares = {{"target_degree>1", 0.15}},
-                       .smoke_cases = 50};
+                       .smoke_cases = 200};
   return law;
 }
 

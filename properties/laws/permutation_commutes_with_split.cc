@@ -97,7 +97,7 @@ const Law& permutation_commutes_with_split() {
       .check = check,
       .draw = draw,
       .shares = {{"target_degree>1", 0.3}, {"groups>=2x2", 0.2}},
-      .smoke_cases = 50};
+      .smoke_cases = 200};
   return law;
 }
 

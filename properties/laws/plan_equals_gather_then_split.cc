@@ -28,7 +28,7 @@ const Law& plan_equals_gather_then_split() {
       .check = check,
       .draw = draw,
       .shares = {{"mesh", 0.3}, {"experts", 0.15}, {"latent", 0.05}, {"source!=target", 0.5}},
-      .smoke_cases = 50};
+      .smoke_cases = 200};
   return law;
 }
 

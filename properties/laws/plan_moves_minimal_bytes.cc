@@ -79,7 +79,7 @@ const Law& plan_moves_minimal_bytes() {
       .check = check,
       .draw = draw,
       .shares = {{"mesh", 0.3}, {"experts", 0.15}, {"latent", 0.05}, {"source!=target", 0.5}},
-      .smoke_cases = 50};
+      .smoke_cases = 200};
   return law;
 }
 

@@ -68,7 +68,7 @@ const Law& table_covers_model() {
                        .check = check,
                        .draw = draw,
                        .shares = {{"mesh", 0.3}, {"experts", 0.15}, {"latent", 0.05}},
-                       .smoke_cases = 50};
+                       .smoke_cases = 200};
   return law;
 }
 

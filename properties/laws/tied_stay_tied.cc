@@ -62,7 +62,7 @@ const Law& tied_stay_tied() {
                        .check = check,
                        .draw = draw,
                        .shares = {{"tied", 0.9}, {"pipeline", 0.9}},
-                       .smoke_cases = 50};
+                       .smoke_cases = 200};
   return law;
 }
 

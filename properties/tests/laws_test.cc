@@ -409,6 +409,20 @@ TEST(LawSkips, SharesThatRoundAreNotJudgedByBits) {
   EXPECT_EQ(verdict(forward + "tp3"), Verdict::passed);
 }
 
+/// A forward pass runs over tp alone: other meshes are refused by name, never judged.
+TEST(LawSkips, MeshesThatNothingExecutesAreNotJudged) {
+  for (const char* line :
+       {"sharded_equals_reference layers=2 heads=4 kv_heads=4 target=megatron-llama:pp2",
+        "sharded_equals_reference layers=2 heads=4 kv_heads=4 target=megatron-llama:dp2",
+        "degree_one_is_identity layers=2 heads=4 kv_heads=4 target=vllm-llama:pp2",
+        "relabel_is_invisible layers=2 heads=4 kv_heads=4 arithmetic=exact target=vllm-llama:pp2",
+        "sharded_equals_reference heads=4 kv_heads=4 target=fsdp2-tp",
+        "rejected_iff_unrepresentable layers=3 heads=4 kv_heads=4 target=vllm-llama:pp2"}) {
+    const Case c = parse_case(line);
+    EXPECT_EQ(check_case(law_named(c.law), c).verdict, Verdict::skipped) << line;
+  }
+}
+
 TEST(LawSkips, ALawThatDoesNotSpeakOfAnArithmeticSaysSo) {
   for (const char* line : {"tp_degree_is_invisible", "relabel_is_invisible arithmetic=tree"}) {
     const Case c = parse_case(line);

@@ -190,6 +190,7 @@ std::vector<Tensor> Workbench::execute(Subject& subject, const ShardedTensors& s
                                        Arithmetic arithmetic) {
   const State& s = *state_;
   const auto collective = subject.collective(s.target.degree);
+  require_executable(s.target);
   const ShardedModel model(s.value.geometry, shards, consumer_named(s.target.consumer), *collective,
                            arithmetic, s.contract, subject.steps(), s.value.exchange);
   return model.forward(s.tokens);

@@ -35,12 +35,16 @@ bool looks_like_path(const std::string& word) {
          std::filesystem::exists(word, error);
 }
 
-/// Throws UnsupportedLayout when a layout of the case cannot be built or run: a line a person typed is then
-/// wrong, not undecided.
-void require_representable(const Case& c) {
+/// Throws UnsupportedLayout when a layout of the case cannot be built, or not run where that is why the case
+/// was left undecided: a line a person typed is then wrong.
+void require_representable(const Case& c, const std::string& undecided) {
   for (const LayoutName* name : {&c.source, &c.target, &c.via}) {
     const Layout layout = make_layout(*name, c.geometry);
-    consumer_named(layout.consumer).require_supported(c.geometry, layout.degree);
+    try {
+      require_executable(layout);
+    } catch (const UnsupportedLayout& error) {
+      if (undecided.find(error.what()) != std::string::npos) throw;
+    }
   }
 }
 
@@ -48,7 +52,7 @@ Replay replay_line(const std::string& line) {
   const Case c = parse_case(line);
   const Replay replay = replay_case(c);
   if (replay.outcome.verdict == Verdict::skipped || replay.outcome.verdict == Verdict::error)
-    require_representable(c);
+    require_representable(c, replay.outcome.message);
   return replay;
 }
 

@@ -179,18 +179,6 @@ LayoutTable LayoutTable::parse(std::string_view json, const std::string& origin)
   return table;
 }
 
-LayoutTable LayoutTable::load(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in || std::filesystem::is_directory(file)) {
-    throw InvalidLayout(fmt::format("{}: cannot be opened", file.string()));
-  }
-  // One byte past the limit, so that parse sees and refuses a longer file.
-  std::string text(kMaxTableBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  return parse(text, file.string());
-}
-
 namespace {
 
 const std::map<std::string, LayoutTable, std::less<>>& built_in_tables() {
@@ -210,6 +198,35 @@ const std::map<std::string, LayoutTable, std::less<>>& built_in_tables() {
 }
 
 }  // namespace
+
+namespace {
+
+/// Shards record the name of their table: a name must not mean two layouts.
+void require_name_of_its_own(const LayoutTable& table, std::string_view text, const std::string& origin) {
+  for (const EmbeddedFile& built_in : embedded_layout_tables()) {
+    if (built_in.name != table.name() + ".json") continue;
+    if (nlohmann::json::parse(text) == nlohmann::json::parse(built_in.text)) return;
+    throw InvalidLayout(
+        fmt::format("{}: name: '{}' is a built-in table with other content; allowed: a name of its own",
+                    origin, table.name()));
+  }
+}
+
+}  // namespace
+
+LayoutTable LayoutTable::load(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in || std::filesystem::is_directory(file)) {
+    throw InvalidLayout(fmt::format("{}: cannot be opened", file.string()));
+  }
+  // One byte past the limit, so that parse sees and refuses a longer file.
+  std::string text(kMaxTableBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  LayoutTable table = parse(text, file.string());
+  require_name_of_its_own(table, text, file.string());
+  return table;
+}
 
 std::vector<std::string> LayoutTable::built_in_names() {
   std::vector<std::string> names;

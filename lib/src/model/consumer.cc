@@ -334,6 +334,22 @@ std::vector<std::string> Consumer::required_tensors(const Geometry& geometry, in
   return names;
 }
 
+void require_executable(const Layout& layout) {
+  const std::string name = to_string(layout.name);
+  if (layout.consumer == "none") {
+    throw UnsupportedLayout(
+        fmt::format("layout {}: no forward pass here reads it; allowed: a table that is "
+                    "executed as one of {}",
+                    name, fmt::join(consumer_names(), ", ")));
+  }
+  for (const auto& [axis, degree] : layout.mesh.axes()) {
+    if (axis == Axis::tp) continue;
+    throw UnsupportedLayout(fmt::format("layout {}: no forward pass here runs over the axis {}; allowed: tp",
+                                        name, to_string(axis)));
+  }
+  consumer_named(layout.consumer).require_supported(layout.geometry, layout.degree);
+}
+
 const Consumer& consumer_named(std::string_view name) {
   for (const auto& consumer : all_consumers()) {
     if (consumer.name() == name) return consumer;

@@ -514,6 +514,19 @@ TEST(LayoutTableLoad, ReadsAFileAndNamesOneItCannotRead) {
   EXPECT_THAT(refusal_of([&] { LayoutTable::load(layouts / "absent.json"); }),
               HasSubstr("absent.json: cannot be opened"));
   EXPECT_THAT(refusal_of([&] { LayoutTable::load(layouts); }), HasSubstr("cannot be opened"));
+  // A changed copy must not pass for the built-in table.
+  json copy = seed_json();
+  const auto file = std::filesystem::temp_directory_path() / "shardcheck_changed_seed.json";
+  const auto load = [&] {
+    std::ofstream(file) << copy.dump();
+    return refusal_of([&] { LayoutTable::load(file); });
+  };
+  EXPECT_EQ(load(), "accepted");
+  copy["rules"][0]["placement"] = {{"kind", "replicate"}};
+  EXPECT_THAT(load(), HasSubstr("name: 'seed' is a built-in table with other content"));
+  copy["name"] = "mine";
+  EXPECT_EQ(load(), "accepted");
+  std::filesystem::remove(file);
 }
 
 json schema_json() { return json::parse(read_layout_file("layout_table.schema.json")); }

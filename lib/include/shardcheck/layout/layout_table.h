@@ -90,7 +90,8 @@ class LayoutTable {
   /// unknown key, missing key, unknown placement, policy, axis or role, bad expression, two rules for one
   /// tensor, a role that two rules hold without being tied.
   static LayoutTable parse(std::string_view json, const std::string& origin);
-  /// Reads a file (at most 4 MiB) and parses it.
+  /// Reads a file (at most 4 MiB) and parses it. Throws also for a table that differs from the built-in one
+  /// of its name.
   static LayoutTable load(const std::filesystem::path& file);
   /// A built-in table by name. Throws InvalidLayout listing the known names, the nearest first.
   static const LayoutTable& built_in(std::string_view name);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shardcheck/layout/layout_table.h"
 #include "shardcheck/model/geometry.h"
 #include "shardcheck/tensor/tensor.h"
 
@@ -77,6 +78,10 @@ class Consumer {
   /// Every file tensor the consumer reads on a rank.
   std::vector<std::string> required_tensors(const Geometry& geometry, int degree, int rank) const;
 };
+
+/// Throws UnsupportedLayout naming the layout when no forward pass here runs it: a table without a consumer,
+/// ranks along another axis than tp, or a degree that the consumer does not support.
+void require_executable(const Layout& layout);
 
 /// "hf", "megatron", "seed", "seed-summed-bias", "torchtitan", "vllm". Throws InvalidInput listing the known
 /// ones.
