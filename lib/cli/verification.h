@@ -64,6 +64,7 @@ struct Verification {
 struct VerifyOptions {
   std::filesystem::path folder;
   std::string layout = "vllm-llama";  // built-in name or file
+  std::optional<std::string> from;    // layout of `folder`; absent: what it records, or Hugging Face
   std::vector<int> degrees;           // empty: those of the shard folder, else every supported one up to 8
   std::filesystem::path golden, shards, write_shards;
   std::optional<std::int64_t> tokens;

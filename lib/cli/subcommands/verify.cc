@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "exit_code.h"
+#include "folder_layout.h"
 #include "options.h"
 #include "outputs.h"
 #include "report_json.h"
@@ -27,6 +28,9 @@ CommandLine command_line() {
       "sharded\nmodel at every degree against the reference, and optionally shards another tool made.",
       "verify checkpoints/stories260K --tp=1,2,4 --golden=golden.safetensors --prompt");
   return line.positional(1, "folder")
+      .value("from", "NAME[:AXES]|FILE[:AXES]",
+             "layout of FOLDER when it is not a Hugging Face folder (default: what its shardcheck.json says)")
+      .value("to", "NAME[:tpN]|FILE[:tpN]", "short for --layout=NAME --tp=N")
       .value("tp", "LIST", "degrees, e.g. 1,2,4 (default: every supported one up to 8)")
       .value("layout", "NAME|FILE",
              "layout table (default vllm-llama); a file when it has a '/' or ends in .json")
@@ -41,13 +45,27 @@ CommandLine command_line() {
       .reports();
 }
 
+/// --to=NAME:tpN says what --layout and --tp say. Throws InvalidInput for both, and for other axes.
+void set_target(VerifyOptions& options, const Arguments& arguments, const std::string& to) {
+  if (arguments.text("layout") || arguments.text("tp"))
+    throw InvalidInput(fmt::format("--to={}: allowed without --layout and --tp", to));
+  const auto [name, axes] = split_layout(to);
+  const LayoutName mesh = parse_layout_name("target" + axes);
+  if (mesh.mesh().size() != mesh.tp_degree())
+    throw InvalidInput(fmt::format("--to={}: forward passes run over tp alone; allowed: NAME:tpN", to));
+  options.layout = name;
+  options.degrees = {mesh.tp_degree()};
+}
+
 VerifyOptions read_options(const Arguments& arguments) {
   if (arguments.positional().empty())
     throw InvalidInput("verify needs a checkpoint folder; see shardcheck verify --help");
   VerifyOptions options;
   options.folder = arguments.positional()[0];
   options.layout = arguments.text("layout").value_or(options.layout);
+  options.from = arguments.text("from");
   options.degrees = arguments.degrees("tp");
+  if (const auto to = arguments.text("to")) set_target(options, arguments, *to);
   options.golden = arguments.text("golden").value_or("");
   options.shards = arguments.text("shards").value_or("");
   options.write_shards = arguments.text("write-shards").value_or("");

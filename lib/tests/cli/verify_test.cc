@@ -90,6 +90,25 @@ TEST(Verify, DegreesAndLayoutsThatCannotBeAreRefused) {
   expect_refusal(shardcheck_in(folder.path(), {"verify"}), 2, "checkpoint folder");
 }
 
+TEST(Verify, ASourceThatIsNotHuggingFaceIsReadThroughItsLayout) {
+  const Folder folder;
+  write_checkpoint(folder / "hf");
+  const std::string hf = (folder / "hf").string(), megatron = (folder / "megatron").string();
+  ASSERT_EQ(shardcheck_program({"reshard", hf, megatron, "--to=megatron-llama:pp2,tp2"}).code, 0);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"verify", megatron, "--to=vllm-llama:tp2"},
+        {"verify", megatron, "--from=megatron-llama:pp2,tp2", "--layout=torchtitan-llama", "--tp=2"},
+        {"verify", hf, "--from=hf-llama", "--to=megatron-llama:tp4"}}) {
+    const Result result = shardcheck_program(command);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_NE(result.out.find("bit-identical"), std::string::npos) << result.out;
+  }
+  const Result both = shardcheck_program({"verify", hf, "--to=vllm-llama:tp2", "--tp=4"});
+  EXPECT_EQ(both.code, 2);
+  EXPECT_NE(both.err.find("--to=vllm-llama:tp2: allowed without --layout and --tp"), std::string::npos);
+  EXPECT_EQ(shardcheck_program({"verify", hf, "--to=vllm-llama:pp2"}).code, 2);
+}
+
 TEST(Verify, BrokenCheckpointsAreRefusedInOneLine) {
   const Folder folder;
   write_checkpoint(folder / "model");
