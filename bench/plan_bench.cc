@@ -74,9 +74,11 @@ int run_all() {
       {"Llama-3-405B", llama_405b(), "megatron-llama:pp4,tp16,first31,last31", "vllm-llama:tp8"},
       {"Llama-3-405B", llama_405b(), "megatron-llama:dp8,pp2,tp16", "vllm-llama:dp4,tp16"},
       {"Llama-3-405B", llama_405b(), "megatron-llama:dp8,pp14,tp8,first5,last1", "vllm-llama:dp16,tp16"},
-      {"DeepSeek-V3", deepseek_v3(), "megatron-mla-moe:pp1,ep8,tp8", "vllm-mla-moe:ep8,tp8"},
-      {"DeepSeek-V3", deepseek_v3(), "megatron-mla-moe:pp4,ep8,tp8,first16", "vllm-mla-moe:ep8,tp32"},
-      {"DeepSeek-V3", deepseek_v3(), "megatron-mla-moe:pp16,ep8,tp8,first3,last2", "vllm-mla-moe:ep8,tp32"},
+      {"DeepSeek-V3", deepseek_v3(), "megatron-mla-moe:ep8,tp8", "vllm-mla-moe:tp8"},
+      {"DeepSeek-V3", deepseek_v3(), "megatron-mla-moe:pp4,ep8,tp8,first16", "megatron-mla-moe:ep8,tp32"},
+      {"DeepSeek-V3", deepseek_v3(), "megatron-mla-moe:pp16,ep8,tp8,first3,last2",
+       "megatron-mla-moe:ep8,tp32"},
+      {"DeepSeek-V3", deepseek_v3(), "megatron-mla-moe:pp16,ep8,tp8,first3,last2", "vllm-mla-moe:tp32"},
   };
   fmt::print(
       "| model | source | ranks | target | ranks | tensors | copies | TB written | held already | equals the "

@@ -14,10 +14,11 @@ constexpr int kMaxRanks = 8;
 constexpr int kTries = 12;
 
 const std::vector<std::string> kLlamaTables = {
-    "seed",           "hf-llama",         "hf-phi3",  "vllm-llama",      "megatron-llama",
-    "megatron-llama", "torchtitan-llama", "fsdp2-tp", "deepspeed-autotp"};
+    "seed",           "hf-llama",         "hf-phi3",  "vllm-llama",       "megatron-llama",
+    "megatron-llama", "torchtitan-llama", "fsdp2-tp", "deepspeed-autotp", "sglang-llama"};
 const std::vector<std::string> kMoeTables = {"hf-moe", "vllm-moe", "megatron-moe", "megatron-moe"};
-const std::vector<std::string> kLatentTables = {"hf-mla-moe", "vllm-mla-moe", "megatron-mla-moe"};
+const std::vector<std::string> kLatentTables = {"hf-mla-moe", "vllm-mla-moe", "megatron-mla-moe",
+                                                "sglang-mla-moe"};
 const std::vector<std::string> kGpt2Tables = {"hf-gpt2"};
 const std::vector<std::string> kNeoxTables = {"hf-neox"};
 

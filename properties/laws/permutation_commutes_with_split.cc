@@ -7,16 +7,42 @@
 namespace shardcheck::laws {
 namespace {
 
-/// Rows of a tensor in the order of `runs`.
-Tensor reordered(const Tensor& tensor, const std::vector<Run>& runs) {
-  Tensor out = Tensor::uninitialized(tensor.dtype(), tensor.shape());
-  const auto row_bytes = tensor.bytes().size() / static_cast<std::size_t>(tensor.dim(0));
-  std::byte* to = out.mutable_bytes().data();
-  for (const Run& run : runs) {
-    const Tensor rows = tensor.rows(run.global, run.length);
-    to = std::copy(rows.bytes().begin(), rows.bytes().end(), to);
+/// Row of the reordered tensor -> row of the plain one. Written out here, apart from the library's orders.
+using RowMap = std::vector<std::int64_t>;
+
+RowMap rotary_pairs(std::int64_t heads, std::int64_t head_dim) {
+  RowMap rows(static_cast<std::size_t>(heads * head_dim));
+  for (std::int64_t head = 0; head < heads; ++head) {
+    for (std::int64_t i = 0; i < head_dim / 2; ++i) {
+      for (std::int64_t half = 0; half < 2; ++half) {
+        rows[static_cast<std::size_t>(head * head_dim + 2 * i + half)] =
+            head * head_dim + half * head_dim / 2 + i;
+      }
+    }
   }
-  return row_bytes == 0 ? tensor : out;
+  return rows;
+}
+
+/// Stacked [q; k; v] dealt out by KV head: its queries, its key, its value.
+RowMap dealt_out(std::int64_t kv_heads, std::int64_t group, std::int64_t head_dim) {
+  RowMap rows;
+  const std::int64_t k = kv_heads * group * head_dim, v = k + kv_heads * head_dim;
+  for (std::int64_t head = 0; head < kv_heads; ++head) {
+    for (std::int64_t i = 0; i < group * head_dim; ++i) rows.push_back(head * group * head_dim + i);
+    for (std::int64_t i = 0; i < head_dim; ++i) rows.push_back(k + head * head_dim + i);
+    for (std::int64_t i = 0; i < head_dim; ++i) rows.push_back(v + head * head_dim + i);
+  }
+  return rows;
+}
+
+Tensor reordered(const Tensor& tensor, const RowMap& rows) {
+  Tensor out = Tensor::uninitialized(tensor.dtype(), tensor.shape());
+  std::byte* to = out.mutable_bytes().data();
+  for (const std::int64_t row : rows) {
+    const Tensor one = tensor.rows(row, 1);
+    to = std::copy(one.bytes().begin(), one.bytes().end(), to);
+  }
+  return out;
 }
 
 Tensor stacked(const Tensor& q, const Tensor& k, const Tensor& v) {
@@ -42,7 +68,7 @@ Outcome check(const Case& c, Subject& subject) {
   const ShardedTensors split_rotary = subject.split(logical, rotary),
                        split_grouped = subject.split(logical, grouped);
   const std::int64_t kv = g.n_kv_heads / degree, heads = g.n_heads / degree, group = g.n_heads / g.n_kv_heads;
-  const std::vector<Run> dealt = runs_of(Interleave{kv, {group * g.head_dim, g.head_dim, g.head_dim}});
+  const RowMap dealt = dealt_out(kv, group, g.head_dim);
   for (std::int64_t layer = 0; layer < g.n_layers; ++layer) {
     const auto shard = [&](const Layout& layout, const ShardedTensors& shards, const char* role, int rank) {
       return shards.find(layout.entry_of(logical_name(role, layer)).name)
@@ -51,10 +77,10 @@ Outcome check(const Case& c, Subject& subject) {
     for (int rank = 0; rank < degree; ++rank) {
       const Tensor q = shard(plain, split_plain, "q", rank), k = shard(plain, split_plain, "k", rank),
                    v = shard(plain, split_plain, "v", rank);
-      const bool same_q = reordered(q, interleaved_rotary(heads, g.head_dim, g.head_dim))
-                              .same_bytes(shard(rotary, split_rotary, "q", rank));
-      const bool same_k = reordered(k, interleaved_rotary(kv, g.head_dim, g.head_dim))
-                              .same_bytes(shard(rotary, split_rotary, "k", rank));
+      const bool same_q =
+          reordered(q, rotary_pairs(heads, g.head_dim)).same_bytes(shard(rotary, split_rotary, "q", rank));
+      const bool same_k =
+          reordered(k, rotary_pairs(kv, g.head_dim)).same_bytes(shard(rotary, split_rotary, "k", rank));
       const bool same_group =
           reordered(stacked(q, k, v), dealt).same_bytes(shard(grouped, split_grouped, "q", rank));
       if (same_q && same_k && same_group) continue;

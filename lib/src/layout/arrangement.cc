@@ -30,9 +30,17 @@ std::size_t parts_per_item(const Arrangement& arrangement, const std::vector<Log
 std::vector<std::int64_t> part_extents(const Arrangement& arrangement,
                                        const std::vector<LogicalTensor>& parts) {
   std::vector<std::int64_t> extents;
+  const int side = side_dim(arrangement);
   for (std::size_t p = 0; p < parts_per_item(arrangement, parts); ++p) {
     const Shape shape = oriented(arrangement, parts[p].shape);
-    extents.push_back(shape.empty() ? 1 : shape[at(side_dim(arrangement))]);
+    if (!shape.empty() && (side < 0 || side >= static_cast<int>(shape.size()))) {
+      throw InvalidLayout(
+          fmt::format("dim: parts of shape {} do not follow each other along dimension {} of the "
+                      "file; allowed: {}..{}",
+                      to_string(shape), arrangement.dim, arrangement.dim - side,
+                      arrangement.dim - side + static_cast<int>(shape.size()) - 1));
+    }
+    extents.push_back(shape.empty() ? 1 : shape[at(side)]);
   }
   return extents;
 }
@@ -41,9 +49,7 @@ Shape file_shape(const Arrangement& arrangement, const std::vector<LogicalTensor
   const std::size_t per_item = parts_per_item(arrangement, parts);
   Shape shape = oriented(arrangement, parts.front().shape);
   const int side = side_dim(arrangement);
-  if (!shape.empty() && (side < 0 || side >= static_cast<int>(shape.size()))) {
-    throw InvalidLayout(fmt::format("parts of shape {} have no dimension {}", to_string(shape), side));
-  }
+  part_extents(arrangement, parts);  // refuses a dimension that the parts do not have
   for (std::size_t i = 1; i < parts.size(); ++i) {
     Shape part = oriented(arrangement, parts[i].shape);
     const bool beside = i < per_item;
@@ -95,7 +101,8 @@ std::vector<PartRun> part_runs(const Arrangement& arrangement, const std::vector
 }
 
 std::vector<Run> interleaved_rotary(std::int64_t heads, std::int64_t head_dim, std::int64_t rotary) {
-  if (heads < 1 || head_dim < 1 || rotary < 2 || rotary > head_dim || rotary % 2 != 0) {
+  const bool too_many = heads > kMaxRuns || head_dim > kMaxRuns || heads * head_dim > kMaxRuns;
+  if (heads < 1 || head_dim < 1 || rotary < 2 || rotary > head_dim || rotary % 2 != 0 || too_many) {
     throw UnsupportedLayout(
         fmt::format("rotary order of {} heads of {} with {} rotated; allowed: an even number up to the head",
                     heads, head_dim, rotary));

@@ -74,19 +74,14 @@ void GeometryGuess::count(const TableRule& rule, const RulePlace& place, int ran
   experts_[local ? mesh_.coordinate(rank, table_.expert_axis()) : 0].insert(place.expert);
 }
 
-Axis GeometryGuess::axis_of(const PlacementRule& placement) const {
-  const auto is_etp = [](const auto& axis) { return axis.first == to_string(Axis::etp); };
-  const bool named = std::any_of(name_.axes.begin(), name_.axes.end(), is_etp);
-  return placement.axis() == Axis::etp && !named ? Axis::tp : placement.axis();
-}
-
 /// Extents summed over the ranks that differ on the axes that cut them.
 Shape GeometryGuess::whole_shape(const TableRule& rule, const Seen& seen) const {
   Shape shape = ranks_[seen.rank].shapes.find(seen.name)->second;
   std::map<std::size_t, std::set<Axis>> cut;
   for (const PlacementRule& placement : rule.placements()) {
     const int dim = dim_cut_by(placement, mesh_);
-    if (dim >= 0 && dim < std::ssize(shape)) cut[static_cast<std::size_t>(dim)].insert(axis_of(placement));
+    if (dim >= 0 && dim < std::ssize(shape))
+      cut[static_cast<std::size_t>(dim)].insert(table_.axis_in(name_, placement.axis()));
   }
   for (const auto& [dim, axes] : cut) {
     Coordinates others;

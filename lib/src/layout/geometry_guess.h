@@ -32,7 +32,6 @@ class GeometryGuess {
     RulePlace place;
   };
   void read(const TableRule& rule, const Seen& seen);
-  Axis axis_of(const PlacementRule& placement) const;
   Shape whole_shape(const TableRule& rule, const Seen& seen) const;
   void count(const TableRule& rule, const RulePlace& place, int rank);
 

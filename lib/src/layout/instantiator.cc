@@ -139,14 +139,6 @@ std::string Instantiator::local_name(const TableRule& rule, const Place& place) 
   return rule.name(layer, place.expert - first_expert_[static_cast<std::size_t>(expert_rank(place.expert))]);
 }
 
-/// Experts are cut as everything else where the layout does not say otherwise, as Megatron does.
-Axis Instantiator::axis_of(const PlacementRule& placement) const {
-  if (placement.axis() != Axis::etp) return placement.axis();
-  const bool named = std::any_of(name_.axes.begin(), name_.axes.end(),
-                                 [](const auto& axis) { return axis.first == to_string(Axis::etp); });
-  return named ? Axis::etp : Axis::tp;
-}
-
 int Instantiator::stage_of(std::int64_t layer) const { return bucket_of(first_layer_, layer); }
 int Instantiator::expert_rank(std::int64_t expert) const { return bucket_of(first_expert_, expert); }
 
@@ -157,7 +149,7 @@ Instantiator::Form Instantiator::form(const TableRule& rule, const std::string& 
     const Shape shape = file_shape(arrangement, parts);
     std::vector<AxisPlacement> placements;
     for (const PlacementRule& placement : rule.placements()) {
-      placements.push_back({axis_of(placement), placement.evaluate(geometry_, mesh_)});
+      placements.push_back({table_.axis_in(name_, placement.axis()), placement.evaluate(geometry_, mesh_)});
     }
     auto arranged =
         arrangement == Arrangement{} ? nullptr : std::make_shared<const Arrangement>(std::move(arrangement));

@@ -48,7 +48,6 @@ class Instantiator {
   Coordinates held(const TableRule& rule, const Place& place) const;
   std::string local_name(const TableRule& rule, const Place& place) const;
 
-  Axis axis_of(const PlacementRule& placement) const;
   int stage_of(std::int64_t layer) const;
   int expert_rank(std::int64_t expert) const;
 

@@ -48,7 +48,8 @@ Mesh LayoutName::mesh() const {
   std::vector<std::pair<Axis, int>> known;
   for (const auto& [name, value] : axes) {
     const auto axis = axis_from_name(name);
-    if (!axis) throw InvalidLayout(fmt::format("layout axis '{:.64}' is unknown", name));
+    if (!axis)
+      throw InvalidLayout(fmt::format("layout axis '{:.64}' is unknown (allowed: tp ep etp pp dp cp)", name));
     known.emplace_back(*axis, value);
   }
   return Mesh(std::move(known));

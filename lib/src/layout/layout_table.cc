@@ -101,6 +101,18 @@ std::vector<std::string> shared_roles(const TableRule& rule, const TableRule& ot
   return shared;
 }
 
+/// Throws InvalidLayout when a placement cuts over the axis that decides which ranks hold the tensor.
+void require_free_axes(const JsonField& json, const TableRule& rule, Axis expert_axis) {
+  const bool staged = rule.scope() != RoleScope::model || rule.stage() != Stage::every;
+  const bool dealt_out = rule.scope() == RoleScope::expert && !rule.stacks_experts();
+  for (const PlacementRule& placement : rule.placements()) {
+    const Axis axis = placement.axis();
+    if (!(staged && axis == Axis::pp) && !(dealt_out && axis == expert_axis)) continue;
+    json.fail(fmt::format("placement: axis {} decides which ranks hold the tensor; allowed: another axis",
+                          to_string(axis)));
+  }
+}
+
 /// Throws InvalidLayout when a placement cuts over an axis that the table's mesh does not list.
 void require_axes(const JsonField& json, const TableRule& rule, const std::vector<Axis>& axes) {
   for (const PlacementRule& placement : rule.placements()) {
@@ -144,8 +156,9 @@ Layout logical_layout(const Geometry& geometry) {
 LayoutTable LayoutTable::parse(std::string_view json, const std::string& origin) {
   const nlohmann::json document = parse_json_object<InvalidLayout>(json, origin, kMaxTableBytes);
   const JsonField root(document, origin);
-  root.require_object({"name", "framework", "family", "consumer", "mesh", "rules"},
-                      {"description", "expert_axis", "expert_policy", "local_numbers"});
+  root.require_object(
+      {"name", "framework", "family", "consumer", "mesh", "rules"},
+      {"description", "expert_axis", "expert_policy", "local_numbers", "whole_experts_with_ep"});
   LayoutTable table;
   table.origin_ = origin;
   table.name_ = parse_word(root.at("name"));
@@ -159,13 +172,16 @@ LayoutTable LayoutTable::parse(std::string_view json, const std::string& origin)
     table.expert_policy_ = parse_choice<SplitPolicy>(
         root.at("expert_policy"), {{"even", SplitPolicy::even}, {"balanced", SplitPolicy::balanced}});
   }
-  table.local_numbers_ = root.has("local_numbers") && root.at("local_numbers").boolean();
+  const auto flag = [&root](std::string_view key) { return root.has(key) && root.at(key).boolean(); };
+  table.local_numbers_ = flag("local_numbers");
+  table.whole_experts_with_ep_ = flag("whole_experts_with_ep");
   std::set<std::string> patterns;
   std::vector<TableRule> rules;
   for (const JsonField& field : root.at("rules").elements(1, kMaxRules)) {
     TableRule rule = TableRule::parse(field);
     const JsonField named = field.named(fmt::format("{} ({})", field.path(), rule.pattern()));
     require_axes(named, rule, table.axes_);
+    require_free_axes(named, rule, table.expert_axis_);
     // A tied copy exists where the tensor of its own name does not.
     if (!rule.tied() && !patterns.insert(rule.pattern()).second) named.fail("two rules for this tensor");
     for (const TableRule& other : rules) {
@@ -242,6 +258,12 @@ const LayoutTable& LayoutTable::built_in(std::string_view name) {
   std::stable_partition(known.begin(), known.end(),
                         [&](const std::string& other) { return other == nearest; });
   throw InvalidLayout(fmt::format("unknown layout table '{:.64}' (known: {})", name, fmt::join(known, " ")));
+}
+
+Axis LayoutTable::axis_in(const LayoutName& name, Axis axis) const {
+  const auto is_etp = [](const auto& one) { return one.first == to_string(Axis::etp); };
+  if (axis != Axis::etp || std::any_of(name.axes.begin(), name.axes.end(), is_etp)) return axis;
+  return whole_experts_with_ep_ && name.degree("ep") > 1 ? Axis::etp : Axis::tp;
 }
 
 Layout LayoutTable::instantiate(const Geometry& geometry, const LayoutName& name) const {

@@ -35,7 +35,9 @@ Mesh::Mesh(std::vector<std::pair<Axis, int>> axes) : axes_(std::move(axes)) {
                                       degree, kMaxDegree));
     }
     if (degree > kMaxRanks / size_) {
-      throw InvalidLayout(fmt::format("mesh: more than {} ranks", kMaxRanks));
+      throw InvalidLayout(
+          fmt::format("mesh: axis {} of degree {} over {} ranks; allowed: at most {} ranks in all",
+                      to_string(name), degree, size_, kMaxRanks));
     }
     degree_[index(name)] = degree;
     stride_[index(name)] = size_;

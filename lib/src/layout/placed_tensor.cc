@@ -93,8 +93,9 @@ class Cut {
 
   void check(const Strided& strided) const {
     extent_of(strided.dim);
-    if (strided.split_factor < 1 || strided.split_factor > kMaxSplitFactor) {
-      refuse(fmt::format("split factor {}; allowed: 1..{}", strided.split_factor, kMaxSplitFactor));
+    const std::int64_t most = std::min(kMaxSplitFactor, kMaxRuns / degree_);
+    if (strided.split_factor < 1 || strided.split_factor > most) {
+      refuse(fmt::format("split factor {}; allowed at {}: 1..{}", strided.split_factor, degree_text(), most));
     }
   }
   std::vector<Run> runs(const Strided& strided, int coordinate) const {
@@ -114,7 +115,8 @@ class Cut {
     const auto& [groups, units] = grouped.interleave;
     std::int64_t rows = 0;
     try {
-      rows = length_of(runs_of(grouped.interleave));
+      slice_of(grouped.interleave, 0, 0);  // refuses what is no interleaving
+      rows = groups * std::accumulate(units.begin(), units.end(), std::int64_t{0});
     } catch (const UnsupportedLayout& error) {
       refuse(error.what());
     }
@@ -126,7 +128,7 @@ class Cut {
   }
   std::vector<Run> runs(const Grouped& grouped, int coordinate) const {
     const auto [begin, end] = part_of(SplitPolicy::even, extent_of(grouped.dim), degree_, coordinate);
-    return slice_runs(runs_of(grouped.interleave), begin, end - begin);
+    return slice_of(grouped.interleave, begin, end - begin);
   }
 
   void check(const ReplicatedGroups& groups) const {
@@ -228,16 +230,19 @@ bool cuts(const Placement& placement) {
   return !std::holds_alternative<Replicate>(placement) && !std::holds_alternative<Partial>(placement);
 }
 
-void check_axes(const std::string& name, const std::vector<AxisPlacement>& placements) {
+void check_axes(const std::string& name, const std::vector<AxisPlacement>& placements, const Mesh& mesh) {
   std::vector<Axis> seen;
   for (const auto& [axis, placement] : placements) {
     if (std::find(seen.begin(), seen.end(), axis) != seen.end()) {
       throw UnsupportedLayout(fmt::format("{}: two placements for the axis {}", name, to_string(axis)));
     }
     seen.push_back(axis);
-    if (std::holds_alternative<Partial>(placement) && (axis != Axis::tp || placements.size() > 1)) {
-      throw UnsupportedLayout(fmt::format("{}: {} over the axis {}; allowed: over tp, as the only placement",
-                                          name, shardcheck::to_string(placement), to_string(axis)));
+    const bool only_tp = mesh.size() == mesh.degree(Axis::tp);
+    if (std::holds_alternative<Partial>(placement) &&
+        (axis != Axis::tp || placements.size() > 1 || !only_tp)) {
+      throw UnsupportedLayout(fmt::format(
+          "{}: {} over the axis {}; allowed: over tp, as the only placement, on a mesh of tp alone", name,
+          shardcheck::to_string(placement), to_string(axis)));
     }
   }
 }
@@ -264,16 +269,28 @@ PlacedTensor::PlacedTensor(std::string name, Shape shape, std::vector<AxisPlacem
     throw UnsupportedLayout(
         fmt::format("{}: shape {} has a negative extent", name_, shardcheck::to_string(shape)));
   }
-  check_axes(name_, placements);
+  check_axes(name_, placements, mesh);
   Body body{std::move(shape), std::move(placements), mesh, {}};
   compute_selections(body);
   body_ = std::make_shared<const Body>(std::move(body));
+  require_free_axes();
+}
+
+void PlacedTensor::require_free_axes() const {
+  for (const auto& [axis, coordinate] : held_) {
+    if (!cuts(placement(axis))) continue;
+    throw UnsupportedLayout(
+        fmt::format("{}: {} over the axis {}, which already decides which ranks hold it; "
+                    "allowed: another axis",
+                    name_, shardcheck::to_string(placement(axis)), to_string(axis)));
+  }
 }
 
 PlacedTensor PlacedTensor::renamed(std::string name, Coordinates held) const {
   PlacedTensor other = *this;
   other.name_ = std::move(name);
   other.held_ = std::move(held);
+  other.require_free_axes();
   return other;
 }
 
@@ -281,6 +298,7 @@ void PlacedTensor::compute_selections(Body& body) const {
   body.selections = {{}};
   for (const auto& [axis, placement] : body.placements) {
     const int degree = body.mesh.degree(axis);
+    std::int64_t total = 0;
     std::vector<std::vector<Selection>> finer;
     for (const std::vector<Selection>& before : body.selections) {
       const Shape local = cut_shape(body.shape, before);
@@ -288,9 +306,16 @@ void PlacedTensor::compute_selections(Body& body) const {
       const int dim = cut.check(placement);
       for (int coordinate = 0; coordinate < (cuts(placement) ? degree : 1); ++coordinate) {
         finer.push_back(before);
+        total += 1;
+        for (const Selection& selection : before) total += std::ssize(selection.runs);
         if (dim < 0) continue;
         std::vector<Selection>& after = finer.back();
         std::vector<Run> runs = cut.runs(placement, coordinate);
+        total += std::ssize(runs);
+        if (total > kMaxRuns) {
+          throw UnsupportedLayout(fmt::format("{}: {} over {} ranks lists more than {} runs", name_,
+                                              shardcheck::to_string(placement), body.mesh.size(), kMaxRuns));
+        }
         const auto at = std::find_if(after.begin(), after.end(),
                                      [dim](const Selection& selection) { return selection.dim >= dim; });
         if (at != after.end() && at->dim == dim) {

@@ -6,12 +6,6 @@
 #include "shardcheck/layout/placement.h"
 
 namespace shardcheck {
-namespace {
-
-constexpr std::int64_t kMaxRuns = std::int64_t{1} << 24;
-
-}  // namespace
-
 void append_run(std::vector<Run>& runs, Run run) {
   if (run.length == 0) return;
   if (!runs.empty()) {
@@ -80,7 +74,10 @@ std::vector<Run> inverse_runs(const std::vector<Run>& runs) {
   return inverse;
 }
 
-std::vector<Run> runs_of(const Interleave& interleave) {
+namespace {
+
+/// First row of each part among the stacked ones, and at the end their number. Throws as `runs_of`.
+std::vector<std::int64_t> origins_of(const Interleave& interleave) {
   const auto& [groups, units] = interleave;
   if (groups < 1 || units.empty() || *std::min_element(units.begin(), units.end()) < 1) {
     throw UnsupportedLayout(fmt::format("interleave: {} groups of [{}] rows; allowed: positive numbers",
@@ -100,10 +97,27 @@ std::vector<Run> runs_of(const Interleave& interleave) {
     throw UnsupportedLayout(fmt::format("interleave: {} groups of [{}] rows; allowed: at most {} blocks",
                                         groups, fmt::join(units, ", "), kMaxRuns));
   }
+  origins.push_back(total);
+  return origins;
+}
+
+}  // namespace
+
+std::vector<Run> runs_of(const Interleave& interleave) {
+  return slice_of(interleave, 0, origins_of(interleave).back());
+}
+
+std::vector<Run> slice_of(const Interleave& interleave, std::int64_t begin, std::int64_t length) {
+  const std::vector<std::int64_t> origins = origins_of(interleave);
+  const auto& [groups, units] = interleave;
+  const std::int64_t rows = std::accumulate(units.begin(), units.end(), std::int64_t{0});
   std::vector<Run> runs;
-  for (std::int64_t group = 0; group < groups; ++group) {
+  for (std::int64_t group = begin / rows; group < groups && group * rows < begin + length; ++group) {
+    std::int64_t at = group * rows;
     for (std::size_t part = 0; part < units.size(); ++part) {
-      append_run(runs, {origins[part] + group * units[part], units[part]});
+      const std::int64_t first = std::max(begin, at), end = std::min(begin + length, at + units[part]);
+      if (first < end) append_run(runs, {origins[part] + group * units[part] + first - at, end - first});
+      at += units[part];
     }
   }
   return runs;

@@ -228,7 +228,8 @@ class LlamaConsumer final : public Consumer {
       rows.stride = queries + 2 * g.head_dim;
       rows.first = role.front() == 'q' ? 0 : role.front() == 'k' ? queries : queries + g.head_dim;
     }
-    rows.interleaved_rotary = in_qkv && role.front() != 'v' && convention_.interleaved_rotary;
+    const bool rotated = (in_qkv && role.front() != 'v') || role == "q_norm" || role == "k_norm";
+    rows.interleaved_rotary = rotated && convention_.interleaved_rotary;
     if (role == "embed" || role == "lm_head") {
       const std::int64_t all = padded(g, degree);
       if (all != g.vocab) rows.padded_to = all / degree;

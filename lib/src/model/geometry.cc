@@ -33,7 +33,13 @@ double parameter_count(const Geometry& g) {
   const double experts = 3.0 * d *
                          (static_cast<double>(g.n_experts) * static_cast<double>(g.expert_ffn) +
                           static_cast<double>(g.shared_ffn));
-  return static_cast<double>(g.n_layers) * (attention + mlp + experts) +
+  const double heads = static_cast<double>(g.n_heads);
+  const double query = heads * static_cast<double>(g.nope_dim + g.rope_dim);
+  const double latent = static_cast<double>(g.q_lora) * (d + query) + query * d +
+                        static_cast<double>(g.kv_lora + g.rope_dim) * d +
+                        heads * static_cast<double>(g.nope_dim + g.v_dim) * static_cast<double>(g.kv_lora) +
+                        heads * static_cast<double>(g.v_dim) * d;
+  return static_cast<double>(g.n_layers) * (attention + mlp + experts + (g.kv_lora > 0 ? latent : 0.0)) +
          d * (2.0 * static_cast<double>(g.vocab) + static_cast<double>(g.positions));
 }
 

@@ -217,6 +217,10 @@ Plan make_plan(const Layout& source, const Layout& target, const RankMap& map) {
   for (int rank = 0; rank < target.degree; ++rank) {
     for (const std::int32_t entry : entries[at(rank)]) {
       CopyLister(matched, entry, rank, processes.of(rank), plan.copies);
+      if (std::ssize(plan.copies) > kMaxCopies) {
+        throw UnsupportedLayout(fmt::format("a plan from {} to {} has more than {} copies",
+                                            to_string(source.name), to_string(target.name), kMaxCopies));
+      }
     }
   }
   for (const Copy& copy : plan.copies) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "matched.h"
 
@@ -143,13 +144,17 @@ RankMap best_rank_map(const Layout& source, const Layout& target) {
     for (const int rank : placed.holders()) {
       const int klass = placed.class_of(rank);
       for (const MatchedPart& part : matched.match.parts(e)) {
-        const auto count_holders = [&](const MatchedPart& place) {
-          for (const int process : source.entries[at(place.source_entry)].placed.holders()) {
-            cost[at(rank) * at(processes) + at(process)] -= count.held(e, place, klass, process);
-          }
+        // A process counts once, also where it holds the tensor and a tied copy of it.
+        std::set<int> holders;
+        const auto add_holders = [&](const MatchedPart& place) {
+          const std::vector<int> ranks = source.entries[at(place.source_entry)].placed.holders();
+          holders.insert(ranks.begin(), ranks.end());
         };
-        count_holders(part);
-        std::ranges::for_each(part.copies, count_holders);
+        add_holders(part);
+        std::ranges::for_each(part.copies, add_holders);
+        for (const int process : holders) {
+          cost[at(rank) * at(processes) + at(process)] -= count.held(e, part, klass, process);
+        }
       }
     }
   }

@@ -359,6 +359,43 @@ TEST(PlacedTensor, SurvivesSizesAtTheEndOf64Bits) {
   EXPECT_NE(to_string(Placement(Segments{0, {{kMost, kMost, kMost, ""}}})), "");
 }
 
+TEST(PlacedTensor, RefusesWhatNoRankCouldHoldOrNoMemory) {
+  const auto refusal = [](auto make) {
+    try {
+      make();
+    } catch (const UnsupportedLayout& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const Mesh mesh({{Axis::pp, 2}, {Axis::tp, 2}});
+  const std::vector<AxisPlacement> over_pp = {{Axis::pp, Shard{0}}};
+  EXPECT_THAT(refusal([&] {
+                PlacedTensor("w", {4}, over_pp, mesh, {{Axis::pp, 1}});
+              }),
+              HasSubstr("over the axis pp, which already decides which ranks hold it"));
+  EXPECT_THAT(refusal([&] {
+                PlacedTensor("w", {4}, over_pp, mesh).renamed("w", {{Axis::pp, 1}});
+              }),
+              HasSubstr("over the axis pp"));
+  EXPECT_THAT(refusal([&] {
+                PlacedTensor("w", {4}, {{Axis::tp, Partial{}}}, mesh);
+              }),
+              HasSubstr("on a mesh of tp alone"));
+  EXPECT_THAT(refusal([&] {
+                PlacedTensor("w", {1 << 24}, Strided{0, 1 << 16}, 1024);
+              }),
+              HasSubstr("split factor 65536; allowed at TP degree 1024: 1..16384"));
+  EXPECT_THAT(refusal([] {
+                const Mesh wide({{Axis::tp, 256}, {Axis::dp, 256}});
+                PlacedTensor("w", {1 << 24},
+                             {{Axis::tp, Strided{0, 1 << 10}}, {Axis::dp, Strided{0, 1 << 10}}}, wide);
+              }),
+              HasSubstr("lists more than"));
+  // Groups are listed for the rank that holds them alone.
+  EXPECT_EQ(PlacedTensor("w", {1 << 23}, Grouped{0, {1 << 22, {1, 1}}}, 512).selection(1).length(), 1 << 14);
+}
+
 TEST(PlacedTensor, RefusesARankOutsideTheGroup) {
   const PlacedTensor placed("w", {4}, Shard{0}, 2);
   EXPECT_THROW(placed.selection(2), std::out_of_range);

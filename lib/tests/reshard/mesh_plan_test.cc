@@ -253,6 +253,35 @@ TEST(RankMaps, RelabellingReachesTheKnownOptima) {
   EXPECT_NEAR(moved(7, 8, true), 2.0 / 7, 1e-12);
 }
 
+/// The most that any assignment of target ranks to processes leaves where it is.
+std::int64_t most_held(const Layout& source, const Layout& target) {
+  RankMap map(static_cast<std::size_t>(std::max(source.degree, target.degree)));
+  std::iota(map.begin(), map.end(), 0);
+  std::int64_t most = 0;
+  do {
+    const RankMap chosen(map.begin(), map.begin() + target.degree);
+    most = std::max(most, plan_bound(source, target, chosen).held_already);
+  } while (std::next_permutation(map.begin(), map.end()));
+  return most;
+}
+
+TEST(RankMaps, AreOptimalAlsoWhereACopyIsTied) {
+  const auto check = [](const Geometry& geometry, const std::string& from, const std::string& to) {
+    const Layout source = meshes::layout(from, geometry), target = meshes::layout(to, geometry);
+    const RankMap best = best_rank_map(source, target);
+    EXPECT_EQ(plan_bound(source, target, best).held_already, most_held(source, target))
+        << from << " -> " << to;
+  };
+  const std::vector<std::string> layouts = {"hf-llama",           "megatron-llama:pp2,tp2", "vllm-llama:tp4",
+                                            "vllm-llama:tp2,pp2", "megatron-llama:tp2",     "fsdp2-tp:dp2"};
+  for (const std::string& from : layouts) {
+    for (const std::string& to : layouts) {
+      check(meshes::llama(), from, to);
+      check(meshes::tied_llama(), from, to);
+    }
+  }
+}
+
 TEST(RankMaps, MustGiveEveryTargetRankAProcessOfItsOwn) {
   const Layout source = rows_over(6, 2), target = rows_over(6, 3);
   EXPECT_THROW(make_plan(source, target, {0, 1}), std::invalid_argument);

@@ -112,6 +112,10 @@ class LayoutTable {
   SplitPolicy expert_policy() const noexcept { return expert_policy_; }
   /// Whether the files of a rank count its layers and experts from 0 (Megatron).
   bool local_numbers() const noexcept { return local_numbers_; }
+  /// The axis that a placement over `axis` has in a layout: etp is tp where the layout does not name etp, as
+  /// in Megatron; in tables that keep experts whole under expert parallelism (vLLM, SGLang) it stays etp, of
+  /// degree 1, where the layout has ep.
+  Axis axis_in(const LayoutName& name, Axis axis) const;
   const std::vector<TableRule>& rules() const noexcept { return *rules_; }
 
   /// Throws UnsupportedLayout naming the first parameter that cannot be represented, InvalidLayout when a
@@ -133,6 +137,7 @@ class LayoutTable {
   Axis expert_axis_ = Axis::ep;
   SplitPolicy expert_policy_ = SplitPolicy::even;
   bool local_numbers_ = false;
+  bool whole_experts_with_ep_ = false;
   std::shared_ptr<const std::vector<TableRule>> rules_;
 };
 

@@ -116,6 +116,8 @@ std::string to_string(const Placement& placement);
 
 /// Stands for the global index of padding, which no global element has.
 inline constexpr std::int64_t kPadding = -1;
+/// What a list of runs, and what the lists of all ranks of one tensor together, may hold.
+inline constexpr std::int64_t kMaxRuns = std::int64_t{1} << 24;
 
 /// Consecutive global indices [global, global + length) of one dimension, or padding.
 struct Run {
@@ -137,6 +139,8 @@ std::vector<Run> inverse_runs(const std::vector<Run>& runs);
 /// The order of interleaved parts: at each position of the interleaved dimension, the index in the stacked
 /// one. Throws UnsupportedLayout when a unit or the groups are not positive or the length leaves 64 bits.
 std::vector<Run> runs_of(const Interleave& interleave);
+/// Positions [begin, begin + length) of it.
+std::vector<Run> slice_of(const Interleave& interleave, std::int64_t begin, std::int64_t length);
 
 /// What one rank holds along dimension `dim`: runs in local order. dim is -1, without runs, for a tensor held
 /// whole. Adjacent runs are merged and empty runs dropped.
@@ -166,7 +170,8 @@ class PlacedTensor {
   PlacedTensor(const std::string& name, Shape shape, Placement placement, int degree);
   /// Over a mesh, the placements applied in order, each to what the ones before left on a rank; an axis that
   /// has none replicates. Only the ranks at `held` hold the tensor. Throws as above; also for an axis that
-  /// is named twice and for Partial on another axis than tp or next to another placement.
+  /// is named twice or cut over although `held` fixes it, for Partial on another axis than tp, next to
+  /// another placement or over a mesh of other axes, and for more than kMaxRuns runs in all.
   PlacedTensor(std::string name, Shape shape, std::vector<AxisPlacement> placements, const Mesh& mesh,
                Coordinates held = {});
   /// Another tensor of the same shape, placements and mesh.
@@ -216,6 +221,7 @@ class PlacedTensor {
         selections;  // by class, a number in the mixed radix of the placements
   };
   void compute_selections(Body& body) const;
+  void require_free_axes() const;
 
   std::string name_;
   std::shared_ptr<const Body> body_;

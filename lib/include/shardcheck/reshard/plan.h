@@ -55,6 +55,9 @@ struct Plan {
 /// Which process each target rank runs in; source rank r runs in process r. Empty: target rank r too.
 using RankMap = std::vector<int>;
 
+/// Copies that a plan may have: 4 GiB of them.
+inline constexpr std::int64_t kMaxCopies = std::int64_t{1} << 25;
+
 /// Direct, total, deterministic: every element of every target rank is written exactly once, from the same
 /// process where it holds the element, else from one of the ranks that do, spread by target rank. Every copy
 /// is a maximal box. A tied tensor is read from the copy that the process holds, if any. Partial placements
@@ -73,8 +76,8 @@ struct PlanBound {
 PlanBound plan_bound(const Layout& source, const Layout& target, const RankMap& map = {});
 
 /// The rank map that leaves most elements where they are: an optimal assignment of target ranks to processes,
-/// in time cubic in the number of ranks; processes are as many as the larger side has ranks. The first in
-/// order among equals. Throws as `make_plan`, and InvalidInput for more than 1024 ranks.
+/// in time cubic in the number of ranks; processes are as many as the larger side has ranks.
+/// Deterministic. Throws as `make_plan`, and InvalidInput for more than 1024 ranks.
 RankMap best_rank_map(const Layout& source, const Layout& target);
 
 }  // namespace shardcheck
