@@ -110,8 +110,8 @@ int run(const std::vector<std::string>& words) {
   if (!arguments) return kPassed;
   Request request = read_request(*arguments);
   if (request.dry_run) {
-    const ReshardSummary summary =
-        describe_reshard(request.source, request.source_layout, request.target_layout, request.options);
+    const ReshardSummary summary = describe_reshard(request.source, request.source_layout, request.target,
+                                                    request.target_layout, request.options);
     if (!request.quiet) print_plan(summary);
     print_line(fmt::format("{}  {} would be written to {}", paint(Tone::good, "PLANNED"),
                            format_bytes(summary.target.bytes), format_noun(summary.target.files, "file")));

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 
+#include "checkpoint/carried_files.h"
 #include "checkpoint/digest_walk.h"
 #include "checkpoint/reshard_executor.h"
 #include "checkpoint/reshard_workspace.h"
@@ -89,6 +90,15 @@ class FolderPlan {
     return summary;
   }
 
+  ReshardTarget at(const fs::path& target) const {
+    return {target,
+            targets_,
+            {hash(), source_.identities(), {}, false},
+            carried_files_in(source_.path()),
+            options_.restart};
+  }
+
+ private:
   /// Of everything that decides where a byte goes.
   std::uint64_t hash() const {
     const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
@@ -116,7 +126,6 @@ class FolderPlan {
     return XXH3_64bits_digest(state.get());
   }
 
- private:
   static ReshardSummary::Side side(const Layout& layout) {
     ReshardSummary::Side side;
     side.layout = to_string(layout.name);
@@ -145,14 +154,19 @@ ReshardSummary describe_reshard(const fs::path& source, const Layout& source_lay
   return FolderPlan(source, source_layout, target_layout, options).summary();
 }
 
+ReshardSummary describe_reshard(const fs::path& source, const Layout& source_layout, const fs::path& target,
+                                const Layout& target_layout, const ReshardOptions& options) {
+  const FolderPlan plan(source, source_layout, target_layout, options);
+  plan.at(target).require_usable();
+  return plan.summary();
+}
+
 ReshardSummary reshard_folder(const fs::path& source, const Layout& source_layout, const fs::path& target,
                               const Layout& target_layout, const ReshardOptions& options) {
   const FolderPlan plan(source, source_layout, target_layout, options);
   require_agreement(plan.source(), source_layout, options.progress);
-  ReshardJournal journal;
-  journal.plan_hash = plan.hash();
-  journal.sources = plan.source().identities();
-  ReshardWorkspace workspace(target, plan.targets(), std::move(journal), options);
+  const ReshardTarget at = plan.at(target);
+  ReshardWorkspace workspace(at, options);
   workspace.begin(source);
   ReshardSummary summary = plan.summary();
   summary.bytes_resumed = workspace.bytes_done(target_layout);

@@ -162,6 +162,21 @@ TEST_F(Reshard, ADigestOfFilesThatDisagreeFails) {
   expect_refusal(run({"reshard", "target", "other", "--to=hf-llama"}), 2, "final_norm");
 }
 
+TEST_F(Reshard, ADryRunRefusesTheTargetThatTheRunRefuses) {
+  write_file(folder_ / "file", "");
+  fs::create_directory(folder_ / "taken");
+  write_file(folder_ / "taken/notes.txt", "mine");
+  fs::create_directory(folder_ / "linked");
+  fs::create_directory_symlink(folder_ / "model", folder_ / "linked/.shardcheck-reshard");
+  for (const std::string target : {"file", "file/below", "taken", "linked", "model"}) {
+    const Result real = run({"reshard", "model", target, "--to=seed"});
+    const Result dry = run({"reshard", "model", target, "--to=seed", "--dry-run"});
+    EXPECT_NE(real.code, 0) << target;
+    EXPECT_EQ(dry.code, real.code) << target;
+    EXPECT_EQ(dry.err, real.err) << target;
+  }
+}
+
 TEST_F(Reshard, ATargetThatIsTakenIsRefused) {
   passes({"reshard", "model", "target", "--to=seed"});
   expect_refusal(run({"reshard", "model", "target", "--to=seed"}), 2, "new or empty");

@@ -41,6 +41,11 @@ struct ReshardSummary {
 ReshardSummary describe_reshard(const std::filesystem::path& source, const Layout& source_layout,
                                 const Layout& target_layout, const ReshardOptions& options = {});
 
+/// The same, and throws what `reshard_folder` would throw about `target`.
+ReshardSummary describe_reshard(const std::filesystem::path& source, const Layout& source_layout,
+                                const std::filesystem::path& target, const Layout& target_layout,
+                                const ReshardOptions& options = {});
+
 /// Reads a folder of rank files with shardcheck.json, or a Hugging Face folder (source layout of one rank),
 /// and writes the target layout: rank files with shardcheck.json, or a Hugging Face folder for one rank of a
 /// table whose name starts with "hf-". Every tensor keeps its dtype; config.json, the tokenizer's files and
