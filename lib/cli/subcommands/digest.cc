@@ -25,7 +25,8 @@ CommandLine command_line() {
   return line.positional(1, "folder")
       .value("layout", "NAME|FILE", "layout of the files (default: shardcheck.json's, else hf-llama)")
       .value("geometry", "KEY=VALUE,...",
-             "shape of the model (default: shardcheck.json's, else config.json's)");
+             "shape of the model; keys stand in place of shardcheck.json's, else config.json's, else of the "
+             "defaults of a case line with kv_heads=heads, head_dim=d_model/heads");
 }
 
 int run(const std::vector<std::string>& words) {

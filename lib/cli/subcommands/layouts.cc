@@ -33,8 +33,8 @@ CommandLine command_line() {
   line.positional(2, "argument")
       .value("table", "FILE", "of match: a layout table of your own, tried with the others")
       .value("geometry", "KEY=VALUE,...",
-             "of show: fields of the model, as d_model layers heads kv_heads head_dim ffn vocab (default: a "
-             "small one of the table's family)")
+             "of show: fields of the model, as d_model layers heads kv_heads head_dim ffn vocab, in place of "
+             "--config's, else of those of a small model of the table's family")
       .value("config", "DIR", "of show: the model of DIR/config.json")
       .value("mesh", "AXES",
              "of match: the mesh of the files, as pp2,tp4 (default: what shardcheck.json says, "

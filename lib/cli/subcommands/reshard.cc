@@ -36,7 +36,8 @@ CommandLine command_line() {
           "layout of SOURCE, e.g. vllm-llama:tp2 or my.json:tp2 (default: shardcheck.json's, else hf-llama)")
       .value("to", "NAME|FILE", "layout of TARGET")
       .value("geometry", "KEY=VALUE,...",
-             "shape of the model (default: shardcheck.json's, else config.json's)")
+             "shape of the model; keys stand in place of shardcheck.json's, else config.json's, else of the "
+             "defaults of a case line with kv_heads=heads, head_dim=d_model/heads")
       .flag("dry-run", "print what would be done and write nothing")
       .flag("verify", "compare the digests of SOURCE and TARGET at the end")
       .value("buffer", "SIZE", "chunk assembled in memory (default 8MiB)")

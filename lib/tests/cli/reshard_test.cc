@@ -122,6 +122,21 @@ TEST_F(Reshard, TheGeometryMayBeSaidInstead) {
   passes({"digest", "model", geometry});
 }
 
+TEST_F(Reshard, KeysOfTheGeometryStandInPlaceOfWhatTheFolderSays) {
+  const std::string digest = digest_of("model");
+  for (const std::string key : {"vocab=64", "kv_heads=4", "rope_theta=5000", "layers=2,tied=false"})
+    EXPECT_EQ(last_line(passes({"digest", "model", "--geometry=" + key}).out), digest) << key;
+  expect_refusal(run({"digest", "model", "--geometry=layers=1"}), 2, "model.layers.1");
+  passes({"reshard", "model", "target", "--to=seed:tp2"});
+  EXPECT_EQ(last_line(passes({"digest", "target", "--geometry=vocab=64"}).out), digest);
+  expect_refusal(run({"digest", "target", "--geometry=vocab=65"}), 2, "vocab=65");
+  // One that is not read has no say, but one that is broken is not passed over.
+  write_file(folder_ / "model/config.json", R"({"model_type": "phi3"})");
+  expect_refusal(run({"digest", "model", "--geometry=vocab=64"}), 2, "model.layers.1");
+  write_file(folder_ / "target/shardcheck.json", "{}");
+  expect_refusal(run({"digest", "target", "--geometry=vocab=64"}), 2, "shardcheck.json");
+}
+
 TEST_F(Reshard, RefusesWrongUseInOneLine) {
   expect_refusal(run({"reshard", "model"}), 2, "source and a target");
   expect_refusal(run({"reshard", "model", "target"}), 2, "--to=LAYOUT");
