@@ -18,6 +18,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::MatchesRegex;
+using testing::Not;
 
 Geometry small_geometry() {
   Geometry geometry;
@@ -135,6 +136,27 @@ TEST_F(Reshard, KeysOfTheGeometryStandInPlaceOfWhatTheFolderSays) {
   expect_refusal(run({"digest", "model", "--geometry=vocab=64"}), 2, "model.layers.1");
   write_file(folder_ / "target/shardcheck.json", "{}");
   expect_refusal(run({"digest", "target", "--geometry=vocab=64"}), 2, "shardcheck.json");
+}
+
+// A gain near zero is lost beside the one that is taken from it.
+TEST_F(Reshard, ValuesThatAreStoredShiftedAreSaidToBeRounded) {
+  TensorMap tensors;
+  for (const auto& [name, tensor] : SafetensorsFile(folder_ / "model/model.safetensors").tensors())
+    tensors[name] = tensor;
+  tensors["model.norm.weight"].set_bits(0, 0x0101);  // a subnormal bf16: lost beside a one
+  write_safetensors(folder_ / "tiny.safetensors", tensors, {{"format", "pt"}});
+  fs::rename(folder_ / "tiny.safetensors", folder_ / "model/model.safetensors");
+  const Result plain = passes({"reshard", "model", "plain", "--to=megatron-llama:tp2", "--verify"});
+  EXPECT_THAT(plain.out, Not(HasSubstr("rounded")));
+  const std::string table = "megatron-llama-zero-centered:tp2";
+  const Result shifted = run({"reshard", "model", "shifted", "--to=" + table, "--verify"});
+  EXPECT_EQ(shifted.code, 1) << shifted.out;
+  EXPECT_THAT(shifted.out, AllOf(HasSubstr("5 tensors are stored minus 1 and rounded"),
+                                 HasSubstr("final_norm: the values in the target"), HasSubstr("FAILED")));
+  EXPECT_EQ(run({"reshard", "model", "again", "--to=" + table, "--dry-run"}).code, 0);
+  // From one such layout to another nothing is rounded again.
+  EXPECT_THAT(passes({"reshard", "shifted", "four", "--to=megatron-llama-zero-centered:tp4", "--verify"}).out,
+              Not(HasSubstr("rounded")));
 }
 
 TEST_F(Reshard, RefusesWrongUseInOneLine) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -60,15 +61,17 @@ ReshardSummary reshard_folder(const std::filesystem::path& source, const Layout&
                               const ReshardOptions& options = {});
 
 struct FolderDigest {
-  WeightDigest digest;
-  std::int64_t tensors = 0;                // logical ones
-  std::uint64_t bytes = 0;                 // of logical elements
+  WeightDigest digest;                            // the sum of by_tensor
+  std::map<std::string, WeightDigest> by_tensor;  // under logical names
+  std::int64_t tensors = 0;                       // logical ones
+  std::uint64_t bytes = 0;                        // of logical elements
   std::vector<std::string> disagreements;  // replicas or tied copies that differ, padding that is not zero
 };
 
 /// The digest of a folder's logical tensors, each element counted once from the lowest rank that holds it.
-/// The disagreements name tensor and ranks. Throws as `reshard_folder` for folders that do not fit the
-/// layout.
+/// The disagreements name tensor and ranks. Where the layout shifts values (zero-centred norms), logical ones
+/// are the stored ones shifted back and rounded: they need not be those that were written. Throws as
+/// `reshard_folder` for folders that do not fit the layout.
 FolderDigest digest_folder(const std::filesystem::path& folder, const Layout& layout,
                            const ProgressSink& progress = {});
 
