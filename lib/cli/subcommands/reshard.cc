@@ -134,6 +134,8 @@ void print_rounded(const Request& request) {
 
 void print_summary(const Request& request, const ReshardSummary& summary) {
   print_plan(summary);
+  for (const std::string& text : summary.warnings)
+    print_line(fmt::format("{}  {}", paint(Tone::doubtful, "warning"), printable(text)));
   print_rounded(request);
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 
+#include "checkpoint/carried_config.h"
 #include "checkpoint/carried_files.h"
 #include "checkpoint/digest_walk.h"
 #include "checkpoint/reshard_executor.h"
@@ -61,6 +62,7 @@ class FolderPlan {
         plan_(make_plan(source_layout, target_layout)),
         targets_(target_layout, target_dtypes(source_, source_layout, target_layout),
                  options.max_shard_bytes) {
+    if (is_hugging_face_target(target_layout)) require_config_of(source, target_layout);
     std::sort(plan_.copies.begin(), plan_.copies.end(), [](const Copy& a, const Copy& b) {
       return std::tie(a.target_entry, a.target_rank, a.target_origin) <
              std::tie(b.target_entry, b.target_rank, b.target_origin);
@@ -81,6 +83,10 @@ class FolderPlan {
     for (const MappedFile& file : source_.files()) summary.source.bytes += file.identity.size_bytes;
     summary.target.files = std::ssize(targets_.files());
     summary.target.bytes = targets_.total_bytes();
+    if (is_hugging_face_target(target_layout_)) {
+      if (auto warning = config_warning(source_.path(), target_layout_); !warning.empty())
+        summary.warnings.push_back(std::move(warning));
+    }
     summary.copies = std::ssize(plan_.copies);
     for (const Copy& copy : plan_.copies)
       summary.bytes_copied += bytes_of(copy.elements(), copy.target_entry);

@@ -138,6 +138,27 @@ TEST_F(Reshard, KeysOfTheGeometryStandInPlaceOfWhatTheFolderSays) {
   expect_refusal(run({"digest", "target", "--geometry=vocab=64"}), 2, "shardcheck.json");
 }
 
+TEST_F(Reshard, AConfigThatWouldNotDescribeTheTargetIsRefused) {
+  const std::string norm_eps = "--geometry=norm_eps=0.001";
+  expect_refusal(run({"reshard", "model", "copy", "--to=hf-llama", norm_eps}), 2,
+                 "norm_eps=1e-06, here 0.001");
+  expect_refusal(run({"reshard", "model", "copy", "--to=hf-llama", norm_eps, "--dry-run"}), 2, "norm_eps");
+  EXPECT_THAT(names(), ElementsAre("model"));
+  passes({"reshard", "model", "shards", "--to=seed:tp2", norm_eps});
+  expect_refusal(run({"reshard", "shards", "copy", "--to=hf-llama"}), 2, "config.json");
+  fs::remove(folder_ / "shards/config.json");
+  passes({"reshard", "shards", "copy", "--to=hf-llama"});
+}
+
+TEST_F(Reshard, AConfigOfAnotherFamilyIsCarriedWithAWarning) {
+  const Result other = passes({"reshard", "model", "phi", "--to=hf-phi3"});
+  EXPECT_THAT(other.out, AllOf(HasSubstr("warning"), HasSubstr("config.json is carried along unchanged"),
+                               HasSubstr("'llama'"), HasSubstr("hf-phi3")));
+  EXPECT_EQ(read_file(folder_ / "phi/config.json"), read_file(folder_ / "model/config.json"));
+  EXPECT_THAT(passes({"reshard", "model", "same", "--to=hf-llama"}).out, Not(HasSubstr("warning")));
+  EXPECT_THAT(passes({"reshard", "model", "shards", "--to=seed"}).out, Not(HasSubstr("warning")));
+}
+
 // A gain near zero is lost beside the one that is taken from it.
 TEST_F(Reshard, ValuesThatAreStoredShiftedAreSaidToBeRounded) {
   TensorMap tensors;
