@@ -31,20 +31,37 @@ constexpr std::array kUnits = {Unit{"KiB", std::uint64_t{1} << 10},
                                Unit{"GB", 1'000'000'000},
                                Unit{"B", 1}};
 
+std::optional<Geometry> config_geometry(const fs::path& folder) {
+  const fs::path config = folder / "config.json";
+  std::error_code ignored;
+  if (!fs::exists(config, ignored)) return std::nullopt;
+  return parse_config(read_text(config, kMaxConfigBytes), config.string()).geometry;
+}
+
+/// What a folder says about itself. A config.json of a family that is not supported counts for nothing where
+/// `lenient`.
+std::optional<Geometry> recorded_geometry(const fs::path& folder, bool lenient) {
+  if (const auto info = read_shard_folder_info(folder); info && info->geometry) return info->geometry;
+  try {
+    return config_geometry(folder);
+  } catch (const InvalidCheckpoint&) {
+    if (!lenient) throw;
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 Geometry geometry_of(const fs::path& folder, const std::optional<std::string>& option) {
-  if (option) return parse_geometry(*option);
-  if (const auto info = read_shard_folder_info(folder); info && info->geometry) return *info->geometry;
-  const fs::path config = folder / "config.json";
-  std::error_code ignored;
-  if (!fs::exists(config, ignored)) {
+  const auto recorded = recorded_geometry(folder, option.has_value());
+  if (option) return recorded ? parse_geometry(*option, *recorded) : parse_geometry(*option);
+  if (!recorded) {
     throw InvalidInput(fmt::format(
         "{}: the shape of the model is unknown; allowed: config.json, a geometry in shardcheck.json, or "
         "--geometry=d_model=N,layers=N,...",
         folder.string()));
   }
-  return parse_config(read_text(config, kMaxConfigBytes), config.string()).geometry;
+  return *recorded;
 }
 
 std::pair<std::string, std::string> split_layout(const std::string& text) {

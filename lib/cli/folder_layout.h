@@ -10,8 +10,9 @@
 
 namespace shardcheck {
 
-/// --geometry where it is given, else what shardcheck.json or config.json says. Throws InvalidInput naming
-/// all three when none does.
+/// What shardcheck.json or else config.json says, the keys of --geometry in place of its own; without either
+/// (or with a config.json of no supported family) the keys over the defaults of a case line. Throws
+/// InvalidInput naming all three when nothing says it.
 Geometry geometry_of(const std::filesystem::path& folder, const std::optional<std::string>& option);
 
 /// "FILE.json:tp4" or "NAME:tp4" -> the table, and ":tp4" or nothing.

@@ -20,12 +20,14 @@ CommandLine command_line() {
       "digest", "FOLDER [OPTIONS]",
       "The digest of a Hugging Face folder or a folder of shards: the same for every layout of the "
       "same\nweights. Replicas and tied copies must agree and padding must be zero. The last line is "
-      "32\nhexadecimal digits.",
+      "32\nhexadecimal digits. A table that stores norms shifted (megatron-llama-zero-centered) has rounded "
+      "them:\nits digest is that of the rounded values.",
       "digest shards --layout=megatron-llama:tp4");
   return line.positional(1, "folder")
       .value("layout", "NAME|FILE", "layout of the files (default: shardcheck.json's, else hf-llama)")
       .value("geometry", "KEY=VALUE,...",
-             "shape of the model (default: shardcheck.json's, else config.json's)");
+             "shape of the model; keys stand in place of shardcheck.json's, else config.json's, else of the "
+             "defaults of a case line with kv_heads=heads, head_dim=d_model/heads");
 }
 
 int run(const std::vector<std::string>& words) {

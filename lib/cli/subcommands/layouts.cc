@@ -28,13 +28,13 @@ CommandLine command_line() {
       "rows of fused\n"
       "tensors. match ranks the tables that fit the names and shapes of a folder of "
       "safetensors, best first,\n"
-      "and exits with 1 when none does.",
+      "names the keys of the model that these do not determine, and exits with 1 when no table fits.",
       "layouts show megatron-llama:tp2");
   line.positional(2, "argument")
       .value("table", "FILE", "of match: a layout table of your own, tried with the others")
       .value("geometry", "KEY=VALUE,...",
-             "of show: fields of the model, as d_model layers heads kv_heads head_dim ffn vocab (default: a "
-             "small one of the table's family)")
+             "of show: fields of the model, as d_model layers heads kv_heads head_dim ffn vocab, in place of "
+             "--config's, else of those of a small model of the table's family")
       .value("config", "DIR", "of show: the model of DIR/config.json")
       .value("mesh", "AXES",
              "of match: the mesh of the files, as pp2,tp4 (default: what shardcheck.json says, "
@@ -148,6 +148,9 @@ int match_folder(const Arguments& arguments) {
     print(table.text());
     print_line(
         fmt::format("geometry from {}: {}", printable(folder.geometry_source), to_string(*best.geometry)));
+    if (!best.guessed.empty()) {
+      print_line(fmt::format("guessed: {} (these files do not determine them)", join(best.guessed, " ")));
+    }
   }
   if (best.fits()) return kPassed;
   print_line(best.matched > 0 ? "no table fits" : "no table fits: " + printable(best.problem));

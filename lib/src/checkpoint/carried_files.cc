@@ -52,8 +52,8 @@ std::vector<std::string> carried_files_in(const fs::path& folder) {
   return names;
 }
 
-void carry_files(const fs::path& source, const fs::path& target) {
-  for (const std::string& name : carried_files_in(source)) copy_whole(source / name, target / name);
+void carry_files(const fs::path& source, const std::vector<std::string>& names, const fs::path& target) {
+  for (const std::string& name : names) copy_whole(source / name, target / name);
 }
 
 }  // namespace shardcheck

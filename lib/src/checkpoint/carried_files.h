@@ -11,6 +11,7 @@ namespace shardcheck {
 std::vector<std::string> carried_files_in(const std::filesystem::path& folder);
 
 /// Copies them, each atomically. Throws IoError.
-void carry_files(const std::filesystem::path& source, const std::filesystem::path& target);
+void carry_files(const std::filesystem::path& source, const std::vector<std::string>& names,
+                 const std::filesystem::path& target);
 
 }  // namespace shardcheck

@@ -144,7 +144,7 @@ class DigestWalk {
     const LogicalTensor& tensor = logical_[at(held.front().source_entry)];
     const DType dtype = folder_.dtype(at(held.front().target_entry));
     report(tensor, held.front().source_entry);
-    result_.digest += digest_of_header(tensor.name, dtype, tensor.shape);
+    WeightDigest sum = digest_of_header(tensor.name, dtype, tensor.shape);
     result_.tensors += 1;
     result_.bytes += static_cast<std::uint64_t>(element_count(tensor.shape) * size_bits(dtype)) / 8;
     const Cuts cuts = cuts_of(held);
@@ -154,7 +154,7 @@ class DigestWalk {
       for (const Cell& cell : cells_of(copy, cuts)) {
         const WeightDigest digest = digest_of_cell(tensor, copy, cell);
         const auto [owner, fresh] = known.try_emplace(cell.begin, digest, &copy);
-        if (fresh) result_.digest += digest;
+        if (fresh) sum += digest;
         const bool repeats = reported != nullptr && reported->target_rank == copy.target_rank &&
                              reported->target_entry == copy.target_entry;
         if (owner->second.first == digest || repeats) continue;
@@ -162,6 +162,8 @@ class DigestWalk {
         disagree(tensor, *owner->second.second, copy);
       }
     }
+    result_.digest += sum;
+    result_.by_tensor.emplace(tensor.name, sum);
   }
 
   void disagree(const LogicalTensor& tensor, const Copy& owner, const Copy& other) {

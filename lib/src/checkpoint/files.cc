@@ -36,6 +36,10 @@ fs::path temporary_beside(const fs::path& target, int slot) {
          fmt::format(".shardcheck-{:016x}-{}.tmp", XXH3_64bits(name.data(), name.size()), slot);
 }
 
+bool all_of_set(std::string_view text, std::string_view set) {
+  return !text.empty() && text.find_first_not_of(set) == text.npos;
+}
+
 bool is_file_at(int descriptor, const fs::path& path) {
   struct stat opened {
   }, named{};
@@ -243,6 +247,17 @@ void create_folder(const fs::path& folder) {
 
 void remove_file(const fs::path& file) {
   if (::unlink(file.c_str()) != 0 && errno != ENOENT) fail_io(file, "remove");
+}
+
+bool is_temporary_name(std::string_view name) {
+  constexpr std::string_view kStart = ".shardcheck-", kEnd = ".tmp";
+  constexpr std::size_t kHashDigits = 16;
+  if (!name.starts_with(kStart) || !name.ends_with(kEnd)) return false;
+  name.remove_prefix(kStart.size());
+  name.remove_suffix(kEnd.size());
+  return name.size() > kHashDigits && name[kHashDigits] == '-' &&
+         all_of_set(name.substr(0, kHashDigits), "0123456789abcdef") &&
+         all_of_set(name.substr(kHashDigits + 1), "0123456789");
 }
 
 bool is_present(const fs::path& file) {

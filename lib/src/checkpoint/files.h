@@ -76,6 +76,9 @@ void create_folder(const std::filesystem::path& folder);
 /// Removes a file if it is there.
 void remove_file(const std::filesystem::path& file);
 
+/// Whether an AtomicFile may have left a file of this name when it was killed.
+bool is_temporary_name(std::string_view name);
+
 /// True for anything under that name, a dangling link included.
 bool is_present(const std::filesystem::path& file);
 

@@ -62,8 +62,7 @@ void ReshardExecutor::run(ReshardPosition from,
                           const std::function<void(const ReshardPosition&, std::uint64_t)>& done) {
   for (std::size_t e = from.entry; e < in_.target_layout.entries.size(); ++e) {
     const std::vector<int> holders = in_.target_layout.entries[e].placed.holders();
-    std::uint64_t longest = 0;
-    for (const int rank : holders) longest = std::max(longest, in_.targets.tensor_bytes(e, rank));
+    const std::uint64_t longest = in_.targets.longest_tensor_bytes(e);
     const std::uint64_t step = step_of(e);
     for (std::uint64_t begin = e == from.entry ? from.offset : 0; begin < longest; begin += step) {
       std::uint64_t written = 0;

@@ -7,6 +7,8 @@
 #include <map>
 #include <memory>
 
+#include "checkpoint/carried_config.h"
+#include "checkpoint/carried_files.h"
 #include "checkpoint/digest_walk.h"
 #include "checkpoint/reshard_executor.h"
 #include "checkpoint/reshard_workspace.h"
@@ -60,6 +62,7 @@ class FolderPlan {
         plan_(make_plan(source_layout, target_layout)),
         targets_(target_layout, target_dtypes(source_, source_layout, target_layout),
                  options.max_shard_bytes) {
+    if (is_hugging_face_target(target_layout)) require_config_of(source, target_layout);
     std::sort(plan_.copies.begin(), plan_.copies.end(), [](const Copy& a, const Copy& b) {
       return std::tie(a.target_entry, a.target_rank, a.target_origin) <
              std::tie(b.target_entry, b.target_rank, b.target_origin);
@@ -80,6 +83,10 @@ class FolderPlan {
     for (const MappedFile& file : source_.files()) summary.source.bytes += file.identity.size_bytes;
     summary.target.files = std::ssize(targets_.files());
     summary.target.bytes = targets_.total_bytes();
+    if (is_hugging_face_target(target_layout_)) {
+      if (auto warning = config_warning(source_.path(), target_layout_); !warning.empty())
+        summary.warnings.push_back(std::move(warning));
+    }
     summary.copies = std::ssize(plan_.copies);
     for (const Copy& copy : plan_.copies)
       summary.bytes_copied += bytes_of(copy.elements(), copy.target_entry);
@@ -89,6 +96,15 @@ class FolderPlan {
     return summary;
   }
 
+  ReshardTarget at(const fs::path& target) const {
+    return {target,
+            targets_,
+            {hash(), source_.identities(), {}, false},
+            carried_files_in(source_.path()),
+            options_.restart};
+  }
+
+ private:
   /// Of everything that decides where a byte goes.
   std::uint64_t hash() const {
     const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
@@ -116,7 +132,6 @@ class FolderPlan {
     return XXH3_64bits_digest(state.get());
   }
 
- private:
   static ReshardSummary::Side side(const Layout& layout) {
     ReshardSummary::Side side;
     side.layout = to_string(layout.name);
@@ -145,14 +160,19 @@ ReshardSummary describe_reshard(const fs::path& source, const Layout& source_lay
   return FolderPlan(source, source_layout, target_layout, options).summary();
 }
 
+ReshardSummary describe_reshard(const fs::path& source, const Layout& source_layout, const fs::path& target,
+                                const Layout& target_layout, const ReshardOptions& options) {
+  const FolderPlan plan(source, source_layout, target_layout, options);
+  plan.at(target).require_usable();
+  return plan.summary();
+}
+
 ReshardSummary reshard_folder(const fs::path& source, const Layout& source_layout, const fs::path& target,
                               const Layout& target_layout, const ReshardOptions& options) {
   const FolderPlan plan(source, source_layout, target_layout, options);
   require_agreement(plan.source(), source_layout, options.progress);
-  ReshardJournal journal;
-  journal.plan_hash = plan.hash();
-  journal.sources = plan.source().identities();
-  ReshardWorkspace workspace(target, plan.targets(), std::move(journal), options);
+  const ReshardTarget at = plan.at(target);
+  ReshardWorkspace workspace(at, options);
   workspace.begin(source);
   ReshardSummary summary = plan.summary();
   summary.bytes_resumed = workspace.bytes_done(target_layout);

@@ -1,6 +1,7 @@
 #include "checkpoint/reshard_journal.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include "checkpoint/files.h"
 #include "checkpoint/limits.h"
@@ -13,7 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
+constexpr const char* kChecksum = "checksum_xxh3";
 
 json to_json(const FileIdentity& file) {
   return {{"file", file.name},
@@ -27,39 +29,55 @@ FileIdentity identity_of(const json& object) {
           object.at("modified_ns").get<std::int64_t>(), object.at("header_xxh3").get<std::uint64_t>()};
 }
 
-constexpr const char* kWayOut =
-    "finish it with the command that began it, or drop what it did with --restart";
+json fields_of(const ReshardJournal& journal) {
+  json sources = json::array();
+  for (const FileIdentity& source : journal.sources) sources.push_back(to_json(source));
+  return {{"format", kFormat},
+          {"plan_xxh3", journal.plan_hash},
+          {"entry", journal.position.entry},
+          {"offset", journal.position.offset},
+          {"complete", journal.complete},
+          {"sources", std::move(sources)}};
+}
+
+/// Of the fields' compact text.
+std::uint64_t checksum_of(const json& fields) {
+  const std::string text = fields.dump();
+  return XXH3_64bits(text.data(), text.size());
+}
+
+ReshardJournal journal_of(const json& fields) {
+  ReshardJournal journal;
+  journal.plan_hash = fields.at("plan_xxh3").get<std::uint64_t>();
+  for (const json& source : fields.at("sources")) journal.sources.push_back(identity_of(source));
+  journal.position = {fields.at("entry").get<std::uint64_t>(), fields.at("offset").get<std::uint64_t>()};
+  journal.complete = fields.at("complete").get<bool>();
+  return journal;
+}
 
 }  // namespace
 
 std::optional<ReshardJournal> read_journal(const fs::path& file) {
   if (!is_present(file)) return std::nullopt;
-  const json document =
-      parse_json_object<InvalidCheckpoint>(read_text(file, kMaxIndexBytes), file.string(), kMaxIndexBytes);
+  const std::string text = read_text(file, kMaxIndexBytes);
   try {
-    if (document.at("format") != kFormat) throw InvalidInput("another format");
-    ReshardJournal journal;
-    journal.plan_hash = document.at("plan_xxh3").get<std::uint64_t>();
-    for (const json& source : document.at("sources")) journal.sources.push_back(identity_of(source));
-    journal.position = {document.at("entry").get<std::uint64_t>(),
-                        document.at("offset").get<std::uint64_t>()};
-    journal.complete = document.at("complete").get<bool>();
+    json fields = parse_json_object<InvalidCheckpoint>(text, file.string(), kMaxIndexBytes);
+    const json checksum = fields.at(kChecksum);
+    fields.erase(kChecksum);
+    ReshardJournal journal = journal_of(fields);
+    // A number that is converted on the way in, as -1, is not what was written.
+    if (checksum != checksum_of(fields) || fields != fields_of(journal)) throw InvalidInput("edited");
     return journal;
   } catch (const std::exception&) {
     throw InvalidCheckpoint(
-        fmt::format("{}: is no journal of this version; allowed: {}", file.string(), kWayOut));
+        fmt::format("{}: is no journal of this version, or was changed since; allowed: {}", file.string(),
+                    kJournalWayOut));
   }
 }
 
 void write_journal(const fs::path& file, const ReshardJournal& journal) {
-  json sources = json::array();
-  for (const FileIdentity& source : journal.sources) sources.push_back(to_json(source));
-  const json document = {{"format", kFormat},
-                         {"plan_xxh3", journal.plan_hash},
-                         {"entry", journal.position.entry},
-                         {"offset", journal.position.offset},
-                         {"complete", journal.complete},
-                         {"sources", std::move(sources)}};
+  json document = fields_of(journal);
+  document[kChecksum] = checksum_of(document);
   write_text_atomically(file, document.dump(1) + "\n");
 }
 
@@ -68,12 +86,12 @@ void require_same_reshard(const ReshardJournal& found, const ReshardJournal& now
     if (found.sources[i] == now.sources[i]) continue;
     throw InvalidInput(fmt::format(
         "{}: holds an unfinished reshard of another {}: size, time or header of the source changed since; {}",
-        target.string(), quote(now.sources[i].name), kWayOut));
+        target.string(), quote(now.sources[i].name), kJournalWayOut));
   }
   if (found.plan_hash == now.plan_hash && found.sources.size() == now.sources.size()) return;
   throw InvalidInput(fmt::format(
       "{}: holds an unfinished reshard by another plan (layouts, source or --max-shard-size differ); {}",
-      target.string(), kWayOut));
+      target.string(), kJournalWayOut));
 }
 
 }  // namespace shardcheck

@@ -24,7 +24,12 @@ struct ReshardJournal {
   bool complete = false;  // every byte is on the disk: only names are missing
 };
 
-/// nullopt when there is no such file. Throws InvalidCheckpoint for a file that is no journal, IoError.
+/// How a refused journal can be dealt with, for messages.
+inline constexpr const char* kJournalWayOut =
+    "finish it with the command that began it, or drop what it did with --restart";
+
+/// nullopt when there is no such file. Throws InvalidCheckpoint for a file that is no journal or whose
+/// checksum is not that of its fields, IoError.
 std::optional<ReshardJournal> read_journal(const std::filesystem::path& file);
 
 /// Replaces the file whole.

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <future>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "checkpoint/files.h"
@@ -14,18 +16,44 @@
 
 namespace shardcheck {
 
+/// A target folder as a reshard finds it. Nothing is written, nothing kept.
+struct ReshardTarget {
+  std::filesystem::path path;
+  const TargetFiles& files;
+  ReshardJournal journal;            // of the reshard that wants to begin or go on
+  std::vector<std::string> carried;  // names of the further files of its source
+  bool restart = false;
+
+  std::filesystem::path workspace() const;
+  std::filesystem::path journal_file() const;
+  /// Throws unless the target is new, empty or has a workspace: a folder, no link to one.
+  void require_place() const;
+  /// What a run before left to go on from. Throws InvalidInput when the target holds something else, an
+  /// unfinished reshard other than `journal`'s or one whose files are not as it left them, or when the
+  /// workspace holds what no reshard writes; IoError.
+  std::optional<ReshardJournal> found() const;
+  /// Throws what a reshard that begins now would throw about its target.
+  void require_usable() const;
+
+ private:
+  void require_nothing_else() const;
+  void require_own_files() const;
+  void require_intact(const ReshardJournal& found) const;
+  bool is_whole(const std::filesystem::path& file, std::size_t index) const;
+};
+
 class ReshardWorkspace {
  public:
-  /// Creates the target folder and takes the workspace in it: one process at a time. Throws InvalidInput when
-  /// the target holds something else or an unfinished reshard other than `journal`'s, IoError.
-  ReshardWorkspace(std::filesystem::path target, const TargetFiles& files, ReshardJournal journal,
-                   const ReshardOptions& options);
+  /// Creates the target folder and takes the workspace in it: one process at a time. Throws as
+  /// `ReshardTarget::require_place`.
+  ReshardWorkspace(const ReshardTarget& target, const ReshardOptions& options);
   ReshardWorkspace(const ReshardWorkspace&) = delete;
   ReshardWorkspace& operator=(const ReshardWorkspace&) = delete;
   ~ReshardWorkspace();
 
   /// Takes up what a run before left; else creates the files, their space reserved, and carries the further
   /// files of `source` along.
+  /// Throws as `ReshardTarget::found`.
   void begin(const std::filesystem::path& source);
 
   const std::filesystem::path& path() const { return folder_; }
@@ -44,15 +72,14 @@ class ReshardWorkspace {
   void publish();
 
  private:
-  std::filesystem::path journal_file() const;
-  void require_nothing_else() const;
   void create_files();
   void store(std::vector<std::uint32_t> files);
   void wait();
   void report(const Layout& layout);
   std::uint64_t tensor_bytes(const Layout& layout) const;
 
-  std::filesystem::path target_, folder_;
+  const ReshardTarget& target_;
+  std::filesystem::path folder_;
   const TargetFiles& files_;
   ReshardJournal journal_;
   const ReshardOptions& options_;

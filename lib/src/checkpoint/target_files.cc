@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <regex>
 
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/shard_record.h"
@@ -25,6 +26,13 @@ const std::map<std::string, std::string>& metadata() {
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 }  // namespace
+
+bool is_target_file_name(std::string_view name) {
+  static const std::regex pattern(
+      "(rank_[0-9]{5,}-of-[0-9]{5,}|model(-[0-9]{5,}-of-[0-9]{5,})?)\\.safetensors");
+  // Longer than any real one, so that the matching stays shallow.
+  return name.size() <= 64 && std::regex_match(name.begin(), name.end(), pattern);
+}
 
 bool is_hugging_face_target(const Layout& layout) {
   return layout.degree == 1 && layout.name.table.starts_with("hf-");
@@ -48,6 +56,14 @@ std::uint64_t TargetFiles::tensor_bytes(std::size_t entry, int rank) const {
 std::uint64_t TargetFiles::total_bytes() const {
   return std::accumulate(files_.begin(), files_.end(), std::uint64_t{0},
                          [](std::uint64_t sum, const File& file) { return sum + file.size_bytes; });
+}
+
+std::uint64_t TargetFiles::longest_tensor_bytes(std::size_t entry) const {
+  std::uint64_t longest = 0;
+  for (const int rank : layout_.entries[entry].placed.holders()) {
+    longest = std::max(longest, tensor_bytes(entry, rank));
+  }
+  return longest;
 }
 
 std::string TargetFiles::start_with(int rank, const std::vector<std::uint32_t>& entries,

@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -40,6 +41,9 @@ class TargetFiles {
   Place place(std::size_t entry, int rank) const;
   std::uint64_t tensor_bytes(std::size_t entry, int rank) const;
   DType dtype(std::size_t entry) const { return dtypes_[entry]; }
+  std::size_t entry_count() const { return dtypes_.size(); }
+  /// Bytes of an entry on the rank that holds most of it.
+  std::uint64_t longest_tensor_bytes(std::size_t entry) const;
   /// Header and length of a file.
   std::string start_of(std::size_t file) const;
   std::uint64_t total_bytes() const;
@@ -69,6 +73,10 @@ class TargetFiles {
   std::vector<std::vector<std::uint32_t>> entries_;  // by file, ascending
   std::vector<std::vector<Member>> members_;         // by rank, entries ascending
 };
+
+/// Whether a reshard to any layout may write a file of this name: rank_00000-of-00004.safetensors,
+/// model.safetensors, model-00001-of-00004.safetensors.
+bool is_target_file_name(std::string_view name);
 
 /// Whether a layout is written as a Hugging Face folder: one rank of a table of transformers.
 bool is_hugging_face_target(const Layout& layout);

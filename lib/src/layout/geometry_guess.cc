@@ -110,6 +110,7 @@ void GeometryGuess::read(const TableRule& rule, const Seen& seen) {
   if (rule.transposed()) std::reverse(shape.begin(), shape.end());
   if (rule.roles().size() > 1 && !shape.empty()) fused_[rule.roles().front()] = shape.front();
   for (const std::string& role : rule.roles()) {
+    pads_vocab_ |= role == "embed" && rule.pads();
     Shape& known = shapes_[role] = shape;
     if (rule.roles().size() > 1 && !known.empty()) known.front() /= std::ssize(rule.roles());
   }
@@ -185,6 +186,22 @@ std::vector<Geometry> GeometryGuess::with_heads(const Geometry& g) const {
     all.back().n_kv_heads = kv / head_dim;
   }
   return all;
+}
+
+std::vector<std::string> GeometryGuess::guessed() const {
+  std::vector<std::string> keys;
+  // Shapes know products of heads and their width; ranks may hold copies of the same key heads.
+  const bool latent = has("kv_lora_norm");
+  const bool known_width = latent || has("q_norm") || has("sinks");
+  if (!known_width) keys.emplace_back("heads");
+  if (!latent && (!known_width || ranks_.size() > 1)) keys.emplace_back("kv_heads");
+  if (!known_width) keys.emplace_back("head_dim");
+  if (!has("down")) keys.emplace_back("ffn");
+  if (pads_vocab_) keys.emplace_back("vocab");
+  keys.insert(keys.end(), {"norm_eps", "rope", "rope_theta"});
+  // A head that is stored may be the embedding once more.
+  if (has("lm_head")) keys.emplace_back("tied");
+  return keys;
 }
 
 std::vector<Geometry> GeometryGuess::geometries() const {

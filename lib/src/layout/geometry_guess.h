@@ -24,6 +24,9 @@ class GeometryGuess {
   /// Valid geometries whose tensors may have these shapes, one per possible head_dim, the usual ones first.
   std::vector<Geometry> geometries() const;
 
+  /// Keys of a geometry that names and shapes do not determine, as `to_string` of a geometry names them.
+  std::vector<std::string> guessed() const;
+
  private:
   /// A tensor that one rule names.
   struct Seen {
@@ -51,6 +54,7 @@ class GeometryGuess {
   std::map<int, std::set<std::int64_t>> layers_, expert_layers_;  // by stage
   std::map<int, std::set<std::int64_t>> experts_;                 // by rank along the expert axis
   std::int64_t stacked_ = 0;
+  bool pads_vocab_ = false;
   std::size_t known_ = 0, unknown_ = 0;
   std::string first_unknown_;
 };

@@ -81,6 +81,14 @@ TableMatch compare(const LayoutTable& table, const std::vector<FileTensors>& ran
   }
 }
 
+/// As given, and with its head stored or not as the files have it.
+std::vector<Geometry> with_head(const Geometry& given, const GeometryGuess& guess) {
+  std::vector<Geometry> all = {given, given};
+  all.back().tied = !guess.has("lm_head");
+  if (all.back() == given) all.pop_back();
+  return all;
+}
+
 bool is_better(const TableMatch& a, const TableMatch& b) {
   return a.fits() != b.fits() ? a.fits() : a.share() > b.share();
 }
@@ -117,14 +125,14 @@ TableMatch match_table(const LayoutTable& table, const std::vector<FileTensors>&
   if (guess.known_names() <= guess.unknown_names()) {
     return stranger(name, ranks, fmt::format("no rule for '{}'", guess.first_unknown()));
   }
-  std::vector<Geometry> candidates = guess.geometries();
-  if (geometry) {
-    candidates = {*geometry};
-    candidates.front().tied = !guess.has("lm_head");
-  }
+  const std::vector<Geometry> candidates = geometry ? with_head(*geometry, guess) : guess.geometries();
   TableMatch best = stranger(name, ranks, "the shapes are those of no model");
   for (const Geometry& candidate : candidates) {
     TableMatch match = compare(table, ranks, name, candidate);
+    if (match.geometry && !geometry) match.guessed = guess.guessed();
+    // A head that is stored as well unties nothing.
+    if (match.geometry && geometry && geometry->tied) match.geometry->tied = true;
+    if (match.geometry && geometry && geometry->tied != match.geometry->tied) match.guessed = {"tied"};
     if (match.fits()) return match;
     if (best.matched == 0 || is_better(match, best)) best = std::move(match);
   }

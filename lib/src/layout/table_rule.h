@@ -83,6 +83,8 @@ class TableRule {
   const std::vector<PlacementRule>& placements() const noexcept { return placements_; }
 
   bool transposed() const noexcept { return transposed_; }
+  /// Whether the file tensor may have rows behind those of its roles.
+  bool pads() const noexcept { return !pad_multiple_.empty(); }
 
   /// Layer and expert of a file tensor that the pattern names, nullopt for another name.
   std::optional<RulePlace> match(std::string_view name) const;

@@ -77,6 +77,20 @@ TEST_F(DigestOfShards, ExchangedRanksShow) {
   EXPECT_NE(digest().digest, before);
 }
 
+TEST_F(DigestOfShards, TheDigestsOfTheTensorsAddUpAndTellWhichOneChanged) {
+  write("megatron-llama:tp2", meshes::llama());
+  const FolderDigest before = digest();
+  WeightDigest sum;
+  for (const auto& [name, part] : before.by_tensor) sum += part;
+  EXPECT_EQ(sum, before.digest);
+  flip_bit(file(1), "decoder.layers.1.self_attention.linear_proj.weight", 0);
+  std::vector<std::string> changed;
+  for (const auto& [name, part] : digest().by_tensor) {
+    if (before.by_tensor.at(name) != part) changed.push_back(name);
+  }
+  EXPECT_THAT(changed, ElementsAre("layers.1.o_proj"));
+}
+
 TEST_F(DigestOfShards, AReplicaThatDiffersIsNamedWithItsRanks) {
   write("megatron-llama:dp2,pp2,cp2,tp2", meshes::llama());
   const WeightDigest before = digest().digest;

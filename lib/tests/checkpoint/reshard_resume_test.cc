@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <nlohmann/json.hpp>
 
 #include "reshard_fixture.h"
 
@@ -126,6 +127,91 @@ TEST_F(ReshardResume, AJournalThatIsNoneIsRefused) {
     EXPECT_THAT(refused(options()), HasSubstr("journal.json")) << text;
     fs::remove_all(target());
   }
+}
+
+// Values and checksum: neither a position outside the files nor "complete" may give names to unwritten bytes.
+TEST_F(ReshardResume, AnEditedJournalIsRefusedWithTheWayOut) {
+  const fs::path file = target() / kWorkspace / "journal.json";
+  const std::vector<std::pair<std::string, nlohmann::json>> edits = {
+      {"entry", -1},       {"entry", 1},   {"entry", 1'000'000}, {"offset", -1},
+      {"offset", 1 << 30}, {"offset", 24}, {"complete", true},   {"checksum_xxh3", 1}};
+  for (const auto& [key, value] : edits) {
+    ASSERT_TRUE(killed_after(150));
+    nlohmann::json journal = nlohmann::json::parse(read_file(file));
+    journal[key] = value;
+    write_file(file, journal.dump());
+    EXPECT_THAT(refused(options()), AllOf(HasSubstr("journal.json"), HasSubstr("--restart"))) << key << value;
+    EXPECT_THAT(names_in(target()), ElementsAre(kWorkspace));
+    ReshardOptions restart = options();
+    restart.restart = true;
+    run(restart);
+    expect_same_contents(target(), folder_ / "expected", "restarted");
+    fs::remove_all(target());
+  }
+}
+
+TEST_F(ReshardResume, AWaitingFileThatIsNotAsItWasLeftIsRefused) {
+  const fs::path file = target() / kWorkspace / shard_file_name(1, 2);
+  for (const bool cut : {true, false}) {
+    ASSERT_TRUE(killed_after(150));
+    cut ? fs::resize_file(file, 100) : void(fs::remove(file));
+    EXPECT_THAT(refused(options()), AllOf(HasSubstr(shard_file_name(1, 2)), HasSubstr("--restart")));
+    EXPECT_THAT(names_in(target()), ElementsAre(kWorkspace));
+    fs::remove_all(target());
+  }
+}
+
+TEST_F(ReshardResume, AForeignFileInTheWorkspaceIsNamedBeforeAnythingIsRemovedOrNamed) {
+  for (const std::string name : {"notes.txt", "tokenizer.mine", "rank_1.safetensors", "journal.json.old"}) {
+    for (const bool restart : {true, false}) {
+      ASSERT_TRUE(killed_after(150));
+      write_file(target() / kWorkspace / name, "mine");
+      const auto before = contents(target());
+      ReshardOptions again = options();
+      again.restart = restart;
+      EXPECT_THAT(refused(again), HasSubstr("'" + name + "'"));
+      EXPECT_EQ(contents(target()), before) << name;
+      fs::remove_all(target());
+    }
+  }
+}
+
+TEST_F(ReshardResume, AWorkspaceThatIsALinkIsRefusedAndNotFollowed) {
+  fs::create_directory(folder_ / "precious");
+  write_file(folder_ / "precious/model.safetensors", "mine");
+  fs::create_directory(target());
+  fs::create_directory_symlink(folder_ / "precious", target() / kWorkspace);
+  for (const bool restart : {true, false}) {
+    ReshardOptions again = options();
+    again.restart = restart;
+    EXPECT_THAT(refused(again), AllOf(HasSubstr(kWorkspace), HasSubstr("link")));
+    EXPECT_EQ(read_file(folder_ / "precious/model.safetensors"), "mine");
+  }
+}
+
+// A killed writer's temporary file does not keep the folder from being finished.
+TEST_F(ReshardResume, TemporaryFilesOfAKilledRunAreSweptUp) {
+  ASSERT_TRUE(killed_after(150));
+  write_file(target() / kWorkspace / ".shardcheck-0123456789abcdef-0.tmp", "half");
+  run(options());
+  expect_same_contents(target(), folder_ / "expected", "finished");
+}
+
+TEST_F(ReshardResume, ADescriptionRefusesTheTargetsThatTheRunRefuses) {
+  const auto described = [&] {
+    return refusal<InvalidInput>([&] { describe_reshard(source(), plain_, target(), megatron_, options()); });
+  };
+  fs::create_directory(target());
+  write_file(target() / "notes.txt", "mine");
+  EXPECT_EQ(described(), refused(options()));
+  fs::remove_all(target());
+  ASSERT_TRUE(killed_after(150));
+  write_file(target() / kWorkspace / "notes.txt", "mine");
+  EXPECT_EQ(described(), refused(options()));
+  fs::remove(target() / kWorkspace / "notes.txt");
+  write_file(target() / kWorkspace / "journal.json", "{}");
+  EXPECT_EQ(described(), refused(options()));
+  EXPECT_FALSE(described().empty());
 }
 
 TEST_F(ReshardResume, AFileAmongTheUnfinishedOnesIsLeftAlone) {

@@ -118,6 +118,8 @@ TEST(Layouts, MatchRanksTheTablesOfAFolder) {
   const Result inferred = match();
   EXPECT_EQ(inferred.code, 0) << inferred.out << inferred.err;
   EXPECT_TRUE(contains(inferred.out, "geometry from the shapes: d_model=12 layers=2 "));
+  EXPECT_TRUE(contains(inferred.out, "guessed: heads kv_heads head_dim norm_eps rope rope_theta"));
+  EXPECT_FALSE(contains(recorded.out, "guessed"));
   EXPECT_FALSE(contains(inferred.out, "vllm-llama"));
   EXPECT_EQ(match({"--mesh=tp4"}).code, 1);
   expect_refusal(match({"--mesh=xp2"}), 2, "--mesh='xp2'");

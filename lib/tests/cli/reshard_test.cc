@@ -18,6 +18,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::MatchesRegex;
+using testing::Not;
 
 Geometry small_geometry() {
   Geometry geometry;
@@ -122,6 +123,63 @@ TEST_F(Reshard, TheGeometryMayBeSaidInstead) {
   passes({"digest", "model", geometry});
 }
 
+TEST_F(Reshard, KeysOfTheGeometryStandInPlaceOfWhatTheFolderSays) {
+  const std::string digest = digest_of("model");
+  for (const std::string key : {"vocab=64", "kv_heads=4", "rope_theta=5000", "layers=2,tied=false"})
+    EXPECT_EQ(last_line(passes({"digest", "model", "--geometry=" + key}).out), digest) << key;
+  expect_refusal(run({"digest", "model", "--geometry=layers=1"}), 2, "model.layers.1");
+  passes({"reshard", "model", "target", "--to=seed:tp2"});
+  EXPECT_EQ(last_line(passes({"digest", "target", "--geometry=vocab=64"}).out), digest);
+  expect_refusal(run({"digest", "target", "--geometry=vocab=65"}), 2, "vocab=65");
+  // One that is not read has no say, but one that is broken is not passed over.
+  write_file(folder_ / "model/config.json", R"({"model_type": "phi3"})");
+  expect_refusal(run({"digest", "model", "--geometry=vocab=64"}), 2, "model.layers.1");
+  write_file(folder_ / "target/shardcheck.json", "{}");
+  expect_refusal(run({"digest", "target", "--geometry=vocab=64"}), 2, "shardcheck.json");
+}
+
+TEST_F(Reshard, AConfigThatWouldNotDescribeTheTargetIsRefused) {
+  const std::string norm_eps = "--geometry=norm_eps=0.001";
+  expect_refusal(run({"reshard", "model", "copy", "--to=hf-llama", norm_eps}), 2,
+                 "norm_eps=1e-06, here 0.001");
+  expect_refusal(run({"reshard", "model", "copy", "--to=hf-llama", norm_eps, "--dry-run"}), 2, "norm_eps");
+  EXPECT_THAT(names(), ElementsAre("model"));
+  passes({"reshard", "model", "shards", "--to=seed:tp2", norm_eps});
+  expect_refusal(run({"reshard", "shards", "copy", "--to=hf-llama"}), 2, "config.json");
+  fs::remove(folder_ / "shards/config.json");
+  passes({"reshard", "shards", "copy", "--to=hf-llama"});
+}
+
+TEST_F(Reshard, AConfigOfAnotherFamilyIsCarriedWithAWarning) {
+  const Result other = passes({"reshard", "model", "phi", "--to=hf-phi3"});
+  EXPECT_THAT(other.out, AllOf(HasSubstr("warning"), HasSubstr("config.json is carried along unchanged"),
+                               HasSubstr("'llama'"), HasSubstr("hf-phi3")));
+  EXPECT_EQ(read_file(folder_ / "phi/config.json"), read_file(folder_ / "model/config.json"));
+  EXPECT_THAT(passes({"reshard", "model", "same", "--to=hf-llama"}).out, Not(HasSubstr("warning")));
+  EXPECT_THAT(passes({"reshard", "model", "shards", "--to=seed"}).out, Not(HasSubstr("warning")));
+}
+
+// A gain near zero is lost beside the one that is taken from it.
+TEST_F(Reshard, ValuesThatAreStoredShiftedAreSaidToBeRounded) {
+  TensorMap tensors;
+  for (const auto& [name, tensor] : SafetensorsFile(folder_ / "model/model.safetensors").tensors())
+    tensors[name] = tensor;
+  tensors["model.norm.weight"].set_bits(0, 0x0101);  // a subnormal bf16: lost beside a one
+  write_safetensors(folder_ / "tiny.safetensors", tensors, {{"format", "pt"}});
+  fs::rename(folder_ / "tiny.safetensors", folder_ / "model/model.safetensors");
+  const Result plain = passes({"reshard", "model", "plain", "--to=megatron-llama:tp2", "--verify"});
+  EXPECT_THAT(plain.out, Not(HasSubstr("rounded")));
+  const std::string table = "megatron-llama-zero-centered:tp2";
+  const Result shifted = run({"reshard", "model", "shifted", "--to=" + table, "--verify"});
+  EXPECT_EQ(shifted.code, 1) << shifted.out;
+  EXPECT_THAT(shifted.out, AllOf(HasSubstr("5 tensors are stored minus 1 and rounded"),
+                                 HasSubstr("final_norm: the values in the target"), HasSubstr("FAILED")));
+  EXPECT_EQ(run({"reshard", "model", "again", "--to=" + table, "--dry-run"}).code, 0);
+  // From one such layout to another nothing is rounded again.
+  EXPECT_THAT(passes({"reshard", "shifted", "four", "--to=megatron-llama-zero-centered:tp4", "--verify"}).out,
+              Not(HasSubstr("rounded")));
+}
+
 TEST_F(Reshard, RefusesWrongUseInOneLine) {
   expect_refusal(run({"reshard", "model"}), 2, "source and a target");
   expect_refusal(run({"reshard", "model", "target"}), 2, "--to=LAYOUT");
@@ -160,6 +218,21 @@ TEST_F(Reshard, ADigestOfFilesThatDisagreeFails) {
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("final_norm"), HasSubstr("rank 1"), HasSubstr("rank 0"), HasSubstr("FAILED")));
   expect_refusal(run({"reshard", "target", "other", "--to=hf-llama"}), 2, "final_norm");
+}
+
+TEST_F(Reshard, ADryRunRefusesTheTargetThatTheRunRefuses) {
+  write_file(folder_ / "file", "");
+  fs::create_directory(folder_ / "taken");
+  write_file(folder_ / "taken/notes.txt", "mine");
+  fs::create_directory(folder_ / "linked");
+  fs::create_directory_symlink(folder_ / "model", folder_ / "linked/.shardcheck-reshard");
+  for (const std::string target : {"file", "file/below", "taken", "linked", "model"}) {
+    const Result real = run({"reshard", "model", target, "--to=seed"});
+    const Result dry = run({"reshard", "model", target, "--to=seed", "--dry-run"});
+    EXPECT_NE(real.code, 0) << target;
+    EXPECT_EQ(dry.code, real.code) << target;
+    EXPECT_EQ(dry.err, real.err) << target;
+  }
 }
 
 TEST_F(Reshard, ATargetThatIsTakenIsRefused) {

@@ -8,8 +8,11 @@
 namespace shardcheck {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 
 /// One file per rank of a layout.
 std::vector<FileTensors> files_of(const Layout& layout) {
@@ -66,6 +69,51 @@ TEST(MatchTable, RecoversTheGeometryThatTheShapesFix) {
     if (latent) expected.head_dim = expected.nope_dim + expected.rope_dim, expected.n_kv_heads = 4;
     EXPECT_EQ(match(table, files_of(meshes::layout(table, geometry))).geometry, expected) << table;
   }
+}
+
+// Every key that may differ from the truth is said to be a guess.
+TEST(MatchTable, KeysThatAreNotGuessedAreThoseOfTheModel) {
+  const auto value_of = [](const Geometry& geometry, const std::string& key) {
+    const std::string text = " " + to_string(geometry) + " ";
+    const std::size_t at = text.find(" " + key + "=");
+    return at == text.npos ? "" : text.substr(at, text.find(' ', at + 1) - at);
+  };
+  for (const meshes::Family& family : meshes::families()) {
+    for (const std::string& name : family.layouts) {
+      const Layout layout = meshes::layout(name, family.geometry);
+      const TableMatch found = match(layout.name.table, files_of(layout), name);
+      ASSERT_TRUE(found.geometry) << name;
+      for (const char* key :
+           {"d_model",  "layers",   "heads",      "kv_heads",  "ffn",          "vocab",      "tied",
+            "qkv_bias", "o_bias",   "qk_norm",    "gated",     "experts",      "expert_ffn", "shared_ffn",
+            "rope",     "norm_eps", "rope_theta", "positions", "dense_layers", "kv_lora",    "v_dim"}) {
+        const bool guess = std::find(found.guessed.begin(), found.guessed.end(), key) != found.guessed.end();
+        // Latent attention has no width of its key heads; its layouts say heads.
+        if (guess || (key == std::string("kv_heads") && family.geometry.kv_lora > 0)) continue;
+        EXPECT_EQ(value_of(*found.geometry, key), value_of(family.geometry, key)) << name << " " << key;
+      }
+      EXPECT_THAT(found.guessed, IsSupersetOf({"norm_eps", "rope", "rope_theta"}));
+      EXPECT_THAT(match(layout.name.table, files_of(layout), name, family.geometry).guessed, IsEmpty());
+    }
+  }
+  const TableMatch plain = match("hf-llama", files_of(meshes::layout("hf-llama", toy())));
+  EXPECT_THAT(plain.guessed,
+              ElementsAre("heads", "kv_heads", "head_dim", "norm_eps", "rope", "rope_theta", "tied"));
+}
+
+// The last stage of a pipeline holds the embedding a second time, under the name of a head.
+TEST(MatchTable, AGivenGeometryStaysTiedThoughItsHeadIsStored) {
+  const Geometry tied = meshes::tied_llama();
+  const auto stages = files_of(meshes::layout("megatron-llama:pp2,tp2", tied));
+  EXPECT_EQ(match("megatron-llama", stages, "megatron-llama:pp2,tp2", tied).geometry, tied);
+  const TableMatch inferred = match("megatron-llama", stages, "megatron-llama:pp2,tp2");
+  EXPECT_THAT(inferred.guessed, Contains("tied"));
+  Geometry untied = tied;
+  untied.tied = false;
+  const auto stored = files_of(meshes::layout("hf-llama", untied));
+  const TableMatch twice = match("hf-llama", stored, "hf-llama", tied);
+  EXPECT_TRUE(twice.fits()) << twice.problem;
+  EXPECT_EQ(twice.geometry, tied);
 }
 
 TEST(MatchTable, TellsTheTablesApart) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,40 +31,49 @@ struct ReshardSummary {
   };
   Side source, target;
   std::int64_t copies = 0;
-  std::uint64_t bytes_copied = 0;    // by the plan, padding apart
-  std::int64_t elements_copied = 0;  // the same in elements
-  std::int64_t elements_bound = 0;   // that the target ranks want (`plan_bound`): no plan copies fewer
-  std::uint64_t bytes_resumed = 0;   // of the target's tensors, by a run before
-  std::uint64_t memory_bytes = 0;    // buffer, mapped pages and plan at most
+  std::uint64_t bytes_copied = 0;     // by the plan, padding apart
+  std::int64_t elements_copied = 0;   // the same in elements
+  std::int64_t elements_bound = 0;    // that the target ranks want (`plan_bound`): no plan copies fewer
+  std::uint64_t bytes_resumed = 0;    // of the target's tensors, by a run before
+  std::uint64_t memory_bytes = 0;     // buffer, mapped pages and plan at most
+  std::vector<std::string> warnings;  // what the target may not be good for, a sentence each
 };
 
 /// What `reshard_folder` would do, from headers alone; nothing is written.
 ReshardSummary describe_reshard(const std::filesystem::path& source, const Layout& source_layout,
                                 const Layout& target_layout, const ReshardOptions& options = {});
 
+/// The same, and throws what `reshard_folder` would throw about `target`.
+ReshardSummary describe_reshard(const std::filesystem::path& source, const Layout& source_layout,
+                                const std::filesystem::path& target, const Layout& target_layout,
+                                const ReshardOptions& options = {});
+
 /// Reads a folder of rank files with shardcheck.json, or a Hugging Face folder (source layout of one rank),
 /// and writes the target layout: rank files with shardcheck.json, or a Hugging Face folder for one rank of a
 /// table whose name starts with "hf-". Every tensor keeps its dtype; config.json, the tokenizer's files and
-/// generation_config.json are carried along. `target` is created; it must hold nothing else. Files get their
-/// names when all of them are complete and on the disk, shardcheck.json or the index last. A run that ends
-/// early, however it ends, is continued by the same call; the journal in the target is refused when the
-/// source's files or the plan have changed. Throws InvalidInput (InvalidCheckpoint, InvalidShards,
-/// InvalidLayout) for what is refused: shards that do not fit their layout, replicas or tied copies that
-/// differ, dtypes that cannot share a tensor, a target that holds something else; UnsupportedLayout; IoError.
+/// generation_config.json are carried along; a config.json of a supported family must agree with a Hugging
+/// Face target's geometry. `target` is created; it must hold nothing else. Files get their names when all of
+/// them are complete and on the disk, shardcheck.json or the index last. A run that ends early, however it
+/// ends, is continued by the same call; the journal in the target is refused when the source's files or the
+/// plan have changed. Throws InvalidInput (InvalidCheckpoint, InvalidShards, InvalidLayout) for what is
+/// refused: shards that do not fit their layout, replicas or tied copies that differ, dtypes that cannot
+/// share a tensor, a target that holds something else; UnsupportedLayout; IoError.
 ReshardSummary reshard_folder(const std::filesystem::path& source, const Layout& source_layout,
                               const std::filesystem::path& target, const Layout& target_layout,
                               const ReshardOptions& options = {});
 
 struct FolderDigest {
-  WeightDigest digest;
-  std::int64_t tensors = 0;                // logical ones
-  std::uint64_t bytes = 0;                 // of logical elements
+  WeightDigest digest;                            // the sum of by_tensor
+  std::map<std::string, WeightDigest> by_tensor;  // under logical names
+  std::int64_t tensors = 0;                       // logical ones
+  std::uint64_t bytes = 0;                        // of logical elements
   std::vector<std::string> disagreements;  // replicas or tied copies that differ, padding that is not zero
 };
 
 /// The digest of a folder's logical tensors, each element counted once from the lowest rank that holds it.
-/// The disagreements name tensor and ranks. Throws as `reshard_folder` for folders that do not fit the
-/// layout.
+/// The disagreements name tensor and ranks. Where the layout shifts values (zero-centred norms), logical ones
+/// are the stored ones shifted back and rounded: they need not be those that were written. Throws as
+/// `reshard_folder` for folders that do not fit the layout.
 FolderDigest digest_folder(const std::filesystem::path& folder, const Layout& layout,
                            const ProgressSink& progress = {});
 

@@ -20,6 +20,7 @@ struct FileTensors {
 struct TableMatch {
   LayoutName layout;                 // the table and the mesh that was tried
   std::optional<Geometry> geometry;  // what the shapes were compared with, when there is one
+  std::vector<std::string> guessed;  // its keys that the files do not determine and nobody gave
   std::size_t matched = 0;           // tensors of the expected name and shape, over all ranks
   std::size_t missing = 0;           // expected, not there
   std::size_t extra = 0;             // there, not expected
@@ -36,8 +37,8 @@ struct TableMatch {
 std::vector<FileTensors> join_files(std::vector<FileTensors> files, int ranks);
 
 /// Compares with the table on `mesh` (its table name is ignored; without axes: tp over the ranks). Shapes are
-/// compared with `geometry`, else with one that is inferred from them. Whether the head is tied follows from
-/// the files.
+/// compared with `geometry`, else with one that is inferred from them. A head that is stored though
+/// `geometry` is tied, or is not stored though it is untied, does not keep files from fitting.
 TableMatch match_table(const LayoutTable& table, const std::vector<FileTensors>& ranks,
                        const LayoutName& mesh, const std::optional<Geometry>& geometry);
 
