@@ -226,7 +226,8 @@ TEST(WrongTable, ThatDoesNotFitTheGeometry) {
        {set("qkv", "pad", {{"multiple", "tp-3"}}), where + "pad: multiple -1; allowed: 1..16777216"},
        {set("qkv", "pad", {{"multiple", 16777217}}), where + "pad: multiple 16777217; allowed: 1..16777216"},
        {set("qkv", "pad", {{"multiple", "128/(tp-2)"}}), where + "expression '128/(tp-2)': division by zero"},
-       {set("qkv", "dim", 2), where + "parts of shape [16, 12] have no dimension 2"},
+       {set("qkv", "dim", 2), where + "dim: parts of shape [16, 12] do not follow each other along dimension "
+                                      "2 of the file; allowed: 0..1"},
        {set("qkv", "dim", 1),
         where + "shapes [16, 12] and [8, 12] do not fit side by side along dimension 1"},
        {[](json& t) {
@@ -259,7 +260,8 @@ TEST(WrongTable, PlacementsThatDoNotFit) {
         where + "3 units of 4 along dimension 0 of [12, 16] are not divisible by TP degree 2"},
        {placed({{"kind", "shard"}, {"dim", 0}, {"policy", "padded"}, {"multiple", 0}}),
         where + "multiple 0 of a padded part; allowed: 1.."},
-       {placed({{"kind", "strided"}, {"split_factor", 0}}), where + "split factor 0; allowed: 1.."},
+       {placed({{"kind", "strided"}, {"split_factor", 0}}),
+        where + "split factor 0; allowed at TP degree 2: 1.."},
        {placed({{"kind", "grouped"}, {"groups", 2}, {"units", {4, 1}}}),
         where + "2 groups of 4+1 do not fill dimension 0 of [12, 16] (TP degree 2)"},
        {placed({{"kind", "replicated_groups"}, {"blocks", 5}}), where + "extent 12 of dimension 0"},

@@ -63,7 +63,7 @@ inline constexpr std::int64_t kMaxCopies = std::int64_t{1} << 25;
 /// is a maximal box. A tied tensor is read from the copy that the process holds, if any. Partial placements
 /// are refused with UnsupportedLayout (they need arithmetic, not copies). Throws InvalidLayout when the two
 /// layouts are of different geometries, std::invalid_argument for a map of another length or with a process
-/// twice.
+/// twice, UnsupportedLayout for more than kMaxCopies copies.
 Plan make_plan(const Layout& source, const Layout& target, const RankMap& map = {});
 
 /// Elements that the target ranks hold in all, padding apart, and how many of them their process already
