@@ -84,6 +84,16 @@ void read_config(const fs::path& folder, TensorFolder& result) {
   }
 }
 
+/// The record says how many there are.
+void require_rank_files(const fs::path& folder, int ranks) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string name = shard_file_name(rank, ranks);
+    if (!fs::exists(folder / name))
+      throw InvalidCheckpoint(
+          fmt::format("{}: missing rank file {}, one of {}", folder.string(), name, ranks));
+  }
+}
+
 }  // namespace
 
 Geometry example_geometry(const LayoutTable& table) {
@@ -95,7 +105,8 @@ Geometry example_geometry(const LayoutTable& table) {
 }
 
 TensorFolder read_tensor_folder(const fs::path& folder) {
-  if (!fs::is_directory(folder)) throw InvalidInput(fmt::format("{}: is no folder", folder.string()));
+  const auto info = read_shard_folder_info(folder);
+  if (info) require_rank_files(folder, info->layout.mesh().size());
   TensorFolder result;
   for (const std::string& name : file_names(folder)) {
     FileTensors file{name, {}};
@@ -107,7 +118,7 @@ TensorFolder read_tensor_folder(const fs::path& folder) {
   }
   if (result.files.empty()) throw InvalidInput(fmt::format("{}: holds no *.safetensors", folder.string()));
   result.geometry_source = "the shapes";
-  if (const auto info = read_shard_folder_info(folder)) {
+  if (info) {
     result.recorded = info->layout;
     result.geometry = info->geometry;
     if (info->geometry) result.geometry_source = "shardcheck.json";

@@ -22,7 +22,8 @@ struct TensorFolder {
   std::optional<Geometry> geometry;    // of shardcheck.json or config.json
   std::string geometry_source;         // "config.json", or why it was not used
 };
-/// Throws InvalidCheckpoint or IoError; InvalidInput for a folder without such files.
+/// Throws InvalidCheckpoint, also for a rank file that shardcheck.json tells of and that is not there,
+/// IoError; InvalidInput for a folder without such files.
 TensorFolder read_tensor_folder(const std::filesystem::path& folder);
 
 }  // namespace shardcheck

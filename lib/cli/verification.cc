@@ -294,12 +294,15 @@ struct Verifier::State {
     check.tree_differing = compare_ranks(tree, run(layout, shards, Arithmetic::tree)).worst.differing_bits;
   }
 
-  /// Shards that are not what their layout asks for are a failed check, not a wrong use; absent files are
-  /// neither.
+  /// Tensors that are not what their layout asks for are a failed check; files that are absent or broken are
+  /// refused, as everywhere.
   static ShardedTensors read_foreign(const std::filesystem::path& folder, const Layout& layout) {
     for (int rank = 0; rank < layout.degree; ++rank) {
       const auto file = folder / shard_file_name(rank, layout.degree);
-      if (!std::filesystem::exists(file)) throw IoError(fmt::format("{}: no such file", file.string()));
+      if (!std::filesystem::exists(file))
+        throw InvalidCheckpoint(fmt::format("{}: no such file; needed at degree {}: one for every rank",
+                                            file.string(), layout.degree));
+      SafetensorsFile{file};
     }
     try {
       return read_shard_folder(folder, layout);

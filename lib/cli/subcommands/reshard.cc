@@ -170,7 +170,7 @@ bool verify_digests(const Request& request, Progress& progress) {
   return equal;
 }
 
-int run(const std::vector<std::string>& words) {
+int run_checked(const std::vector<std::string>& words) {
   const auto start = std::chrono::steady_clock::now();
   const auto arguments = command_line().parse(words);
   if (!arguments) return kPassed;
@@ -201,6 +201,17 @@ int run(const std::vector<std::string>& words) {
                                          : ", digests differ",
                          format_seconds(seconds)));
   return holds ? kPassed : kFailed;
+}
+
+/// Copies that differ are a finding about the data, as in `digest`.
+int run(const std::vector<std::string>& words) {
+  try {
+    return run_checked(words);
+  } catch (const DivergentCopies& error) {
+    print_line(fmt::format("  {}  {}\n{}  copies in the source disagree; nothing was written",
+                           paint(Tone::bad, "differs"), printable(error.what()), paint(Tone::bad, "FAILED")));
+    return kFailed;
+  }
 }
 
 }  // namespace

@@ -327,7 +327,7 @@ void require_agreement(const SourceFolder& folder, const Layout& layout, const P
   walk.walk(true);
   const FolderDigest found = walk.take();
   if (found.disagreements.empty()) return;
-  throw InvalidShards(fmt::format("{}: {}", folder.path().string(), found.disagreements.front()));
+  throw DivergentCopies(fmt::format("{}: {}", folder.path().string(), found.disagreements.front()));
 }
 
 FolderDigest digest_folder(const std::filesystem::path& folder, const Layout& layout,

@@ -10,8 +10,8 @@ namespace shardcheck {
 /// The digest and every disagreement between copies.
 FolderDigest digest_of(const SourceFolder& folder, const Layout& layout, const ProgressSink& progress);
 
-/// Throws InvalidShards with the first disagreement between replicas or tied copies; reads only what is held
-/// more than once.
+/// Throws DivergentCopies with the first disagreement between replicas or tied copies; reads only what is
+/// held more than once.
 void require_agreement(const SourceFolder& folder, const Layout& layout, const ProgressSink& progress);
 
 }  // namespace shardcheck

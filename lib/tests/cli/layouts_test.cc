@@ -99,7 +99,7 @@ TEST(Layouts, WrongUseExitsTwo) {
   expect_refusal(layouts({"show", "seed", "--geometry=heads=-1"}), 2, "--geometry: heads");
   expect_refusal(layouts({"show", "seed", "--geometry=tied=yes"}), 2, "tied=yes: allowed is false|true");
   expect_refusal(layouts({"show", "seed", "--geometry=heads=7"}), 2, "--geometry: heads=7 is not a multiple");
-  expect_refusal(layouts({"match", "/nowhere"}), 2, "/nowhere: is no folder");
+  expect_refusal(layouts({"match", "/nowhere"}), 4, "/nowhere: no such folder");
 }
 
 TEST(Layouts, MatchRanksTheTablesOfAFolder) {

@@ -217,7 +217,10 @@ TEST_F(Reshard, ADigestOfFilesThatDisagreeFails) {
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("final_norm"), HasSubstr("rank 1"), HasSubstr("rank 0"), HasSubstr("FAILED")));
-  expect_refusal(run({"reshard", "target", "other", "--to=hf-llama"}), 2, "final_norm");
+  const Result resharded = run({"reshard", "target", "other", "--to=hf-llama"});
+  EXPECT_EQ(resharded.code, 1);
+  EXPECT_THAT(resharded.out, AllOf(HasSubstr("final_norm"), HasSubstr("nothing was written")));
+  EXPECT_FALSE(fs::exists(folder_ / "other"));
 }
 
 TEST_F(Reshard, ADryRunRefusesTheTargetThatTheRunRefuses) {
@@ -232,6 +235,24 @@ TEST_F(Reshard, ADryRunRefusesTheTargetThatTheRunRefuses) {
     EXPECT_NE(real.code, 0) << target;
     EXPECT_EQ(dry.code, real.code) << target;
     EXPECT_EQ(dry.err, real.err) << target;
+  }
+}
+
+// One exit code for one state of a folder, whichever command meets it.
+TEST_F(Reshard, EveryCommandGivesAFolderTheSameExitCode) {
+  passes({"reshard", "model", "whole", "--to=vllm-llama:tp2"});
+  const std::string second = "rank_00001-of-00002.safetensors";
+  for (const char* name : {"lacking", "cut"}) fs::copy(folder_ / "whole", folder_ / name);
+  fs::remove(folder_ / "lacking" / second);
+  fs::resize_file(folder_ / "cut" / second, fs::file_size(folder_ / "whole" / second) - 100);
+  write_file(folder_ / "file", "");
+  for (const auto& [folder, code] : std::vector<std::pair<std::string, int>>{
+           {"absent", 4}, {"file", 4}, {"lacking", 2}, {"cut", 2}, {"whole", 0}}) {
+    EXPECT_EQ(run({"digest", folder}).code, code) << folder;
+    EXPECT_EQ(run({"reshard", folder, "out-of-" + folder, "--to=seed"}).code, code) << folder;
+    EXPECT_EQ(run({"layouts", "match", folder}).code, code) << folder;
+    EXPECT_EQ(run({"verify", "model", "--tp=2", "--layout=vllm-llama", "--shards=" + folder}).code, code)
+        << folder;
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "shardcheck/layout/layout_table.h"
 #include "shardcheck/reshard/digest.h"
+#include "shardcheck/reshard/reshard.h"
 #include "shardcheck/text/progress.h"
 
 namespace shardcheck {
@@ -20,6 +21,12 @@ struct ReshardOptions {
   std::uint64_t checkpoint_bytes = std::uint64_t{256} << 20;  // written between points where it can go on
   bool restart = false;                                       // forget what a run before left unfinished
   ProgressSink progress = {};
+};
+
+/// Replicas, or tied copies, that should hold the same bytes and do not: a finding about the data.
+class DivergentCopies : public InvalidShards {
+ public:
+  using InvalidShards::InvalidShards;
 };
 
 /// What a reshard reads, writes and needs.
@@ -56,8 +63,8 @@ ReshardSummary describe_reshard(const std::filesystem::path& source, const Layou
 /// them are complete and on the disk, shardcheck.json or the index last. A run that ends early, however it
 /// ends, is continued by the same call; the journal in the target is refused when the source's files or the
 /// plan have changed. Throws InvalidInput (InvalidCheckpoint, InvalidShards, InvalidLayout) for what is
-/// refused: shards that do not fit their layout, replicas or tied copies that differ, dtypes that cannot
-/// share a tensor, a target that holds something else; UnsupportedLayout; IoError.
+/// refused: shards that do not fit their layout, replicas or tied copies that differ (DivergentCopies),
+/// dtypes that cannot share a tensor, a target that holds something else; UnsupportedLayout; IoError.
 ReshardSummary reshard_folder(const std::filesystem::path& source, const Layout& source_layout,
                               const std::filesystem::path& target, const Layout& target_layout,
                               const ReshardOptions& options = {});
@@ -67,7 +74,8 @@ struct FolderDigest {
   std::map<std::string, WeightDigest> by_tensor;  // under logical names
   std::int64_t tensors = 0;                       // logical ones
   std::uint64_t bytes = 0;                        // of logical elements
-  std::vector<std::string> disagreements;  // replicas or tied copies that differ, padding that is not zero
+  std::vector<std::string>
+      disagreements;  // replicas or tied copies that differ (DivergentCopies), padding that is not zero
 };
 
 /// The digest of a folder's logical tensors, each element counted once from the lowest rank that holds it.
