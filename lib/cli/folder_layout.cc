@@ -123,4 +123,24 @@ std::string format_bytes(std::uint64_t bytes) {
   return fmt::format("{} bytes", bytes);
 }
 
+namespace {
+
+/// A folder of rank files under its layout; its config.json counts where there is one.
+Checkpoint load_rank_folder(const std::filesystem::path& folder, const std::optional<std::string>& from) {
+  const Layout layout = layout_at("from", layout_text(folder, from), geometry_of(folder, {}));
+  Checkpoint checkpoint;
+  checkpoint.config.geometry = layout.geometry;
+  checkpoint.config.model_type = to_string(layout.name);
+  checkpoint.logical = gather(read_shard_folder(folder, layout), layout);
+  checkpoint.dtype = checkpoint.logical.at("embed").dtype();
+  return checkpoint;
+}
+
+}  // namespace
+
+Checkpoint load_source(const std::filesystem::path& folder, const std::optional<std::string>& from) {
+  const bool records = read_shard_folder_info(folder).has_value();
+  return records || (from && *from != "hf-llama") ? load_rank_folder(folder, from) : load_checkpoint(folder);
+}
+
 }  // namespace shardcheck

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "shardcheck/checkpoint/hugging_face.h"
 #include "shardcheck/layout/layout_table.h"
 
 namespace shardcheck {
@@ -31,6 +32,10 @@ Layout layout_at(const std::string& option, const std::string& text, const Geome
 
 /// What --from or --layout says, else shardcheck.json, else "hf-llama".
 std::string layout_text(const std::filesystem::path& folder, const std::optional<std::string>& option);
+
+/// A checkpoint of any layout: a Hugging Face folder, or rank files under what `from` or shardcheck.json
+/// says. Throws InvalidInput, InvalidShards, UnsupportedLayout, IoError.
+Checkpoint load_source(const std::filesystem::path& folder, const std::optional<std::string>& from);
 
 /// "64MiB", "5GB", "4096": bytes. Throws InvalidInput naming the option and the range.
 std::uint64_t parse_bytes(const std::string& option, const std::string& text, std::uint64_t low,

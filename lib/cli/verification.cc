@@ -19,22 +19,6 @@ namespace {
 constexpr std::int64_t kDefaultTokens = 64;
 constexpr int kLargestDefaultDegree = 8;
 
-/// A folder of rank files under its layout; its config.json counts where there is one.
-Checkpoint load_rank_folder(const std::filesystem::path& folder, const std::optional<std::string>& from) {
-  const Layout layout = layout_at("from", layout_text(folder, from), geometry_of(folder, {}));
-  Checkpoint checkpoint;
-  checkpoint.config.geometry = layout.geometry;
-  checkpoint.config.model_type = to_string(layout.name);
-  checkpoint.logical = gather(read_shard_folder(folder, layout), layout);
-  checkpoint.dtype = checkpoint.logical.at("embed").dtype();
-  return checkpoint;
-}
-
-Checkpoint load_source(const std::filesystem::path& folder, const std::optional<std::string>& from) {
-  const bool records = read_shard_folder_info(folder).has_value();
-  return records || (from && *from != "hf-llama") ? load_rank_folder(folder, from) : load_checkpoint(folder);
-}
-
 bool runs_at(const LayoutTable& table, const Geometry& geometry, int degree) {
   try {
     consumer_named(table.consumer()).require_supported(geometry, degree);

@@ -1,5 +1,6 @@
 #include "shardcheck/layout/layout_match.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -74,8 +75,8 @@ TEST(MatchTable, RecoversTheGeometryThatTheShapesFix) {
 // Every key that may differ from the truth is said to be a guess.
 TEST(MatchTable, KeysThatAreNotGuessedAreThoseOfTheModel) {
   const auto value_of = [](const Geometry& geometry, const std::string& key) {
-    const std::string text = " " + to_string(geometry) + " ";
-    const std::size_t at = text.find(" " + key + "=");
+    const std::string text = fmt::format(" {} ", to_string(geometry));
+    const std::size_t at = text.find(fmt::format(" {}=", key));
     return at == text.npos ? "" : text.substr(at, text.find(' ', at + 1) - at);
   };
   for (const meshes::Family& family : meshes::families()) {
