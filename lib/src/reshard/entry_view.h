@@ -63,7 +63,8 @@ class EntryView {
 
   /// Runs of a dimension on the ranks of a class, in local order, padding left out.
   const std::vector<DimRun>& runs(int klass, int dim) const {
-    return runs_[static_cast<std::size_t>(klass * dims_ + dim)];
+    return runs_[static_cast<std::size_t>(klass) * static_cast<std::size_t>(dims_) +
+                 static_cast<std::size_t>(dim)];
   }
   /// All that any rank holds of a part along a dimension (of a stacked tensor along the stack), ascending and
   /// disjoint.

@@ -27,7 +27,8 @@ class PartMatch {
 
   /// Overlaps along a dimension of the target that is no stack, in local order.
   const std::vector<Overlap>& overlaps(int target_class, int dim) const {
-    return overlaps_[static_cast<std::size_t>(target_class * dims_ + dim)];
+    return overlaps_[static_cast<std::size_t>(target_class) * static_cast<std::size_t>(dims_) +
+                     static_cast<std::size_t>(dim)];
   }
 
  private:
