@@ -16,9 +16,11 @@ function(shardcheck_tests name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/${ARG_FOLDER})
   target_compile_definitions(${name} PRIVATE SHARDCHECK_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                              SHARDCHECK_PROGRAM="$<TARGET_FILE:shardcheck>")
+  # The optimiser would take most of the time of compiling a test, whose work is in the library.
   if(SHARDCHECK_SANITIZE)
-    # The optimiser would take three quarters of the time of compiling a test, whose work is in the library.
     target_compile_options(${name} PRIVATE -O0)
+  else()
+    target_compile_options(${name} PRIVATE -O1)
   endif()
   gtest_discover_tests(${name} TEST_FILTER "${ARG_FILTER}" NO_PRETTY_VALUES PROPERTIES TIMEOUT 300 LABELS ${name} DISCOVERY_TIMEOUT 60)
 endfunction()
