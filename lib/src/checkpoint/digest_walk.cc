@@ -8,21 +8,18 @@
 #include <tuple>
 
 #include "checkpoint/page_window.h"
-#include "reshard/box_copy.h"
 #include "reshard/copy_parts.h"
-#include "reshard/shards.h"
+#include "reshard/run_copy.h"
 #include "shardcheck/reshard/plan.h"
 #include "shardcheck/reshard/reshard.h"
+#include "tensor/at.h"
 #include "text/messages.h"
 
 namespace shardcheck {
 namespace {
 
-constexpr std::uint64_t kWindowBytes = std::uint64_t{64} << 20;
 constexpr std::int64_t kPartBytes = std::int64_t{8} << 20;  // read, or brought into logical order, at a time
 constexpr std::size_t kDims = 2;                            // of logical tensors
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 /// A box of a logical tensor between neighbouring cuts, so that every copy of the tensor holds all or none of
 /// it.
@@ -206,23 +203,13 @@ class DigestWalk {
       if (dims == 2)
         stride = file.back() * (at(part.source_dim[0]) + 2 == file.size() ? 1 : file[file.size() - 2]);
     } else {
-      rearranged = in_logical_order(tensor.name, dtype, part, file, bytes);
+      rearranged = read_copy(tensor.name, dtype, part, bytes, file);
       bytes = rearranged.bytes().data();
     }
     if (columns == width && stride == columns) return digest.add_run(first, bytes, rows * columns);
     for (std::int64_t r = 0; r < rows; ++r) {
       digest.add_run(first + r * width, bytes + r * stride * bits / 8, columns);
     }
-  }
-
-  static Tensor in_logical_order(const std::string& name, DType dtype, const Copy& part, const Shape& file,
-                                 const std::byte* bytes) {
-    const auto dims = at(part.dims);
-    const Shape size(part.size.begin(), part.size.begin() + part.dims), origin(dims, 0);
-    Tensor values = allocate_tensor(name, dtype, size);
-    copy_box(name, dtype, size, bytes, {file, std::span(part.source_origin).first(file.size())},
-             std::span(part.source_dim).first(dims), values.mutable_bytes().data(), {size, origin});
-    return shifted(name, values, part.shift);
   }
 
   /// What is copied into an entry of a rank; nothing where it holds padding alone.

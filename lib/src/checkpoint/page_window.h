@@ -8,6 +8,9 @@
 
 namespace shardcheck {
 
+/// Most bytes of mapped pages that are held at a time.
+inline constexpr std::uint64_t kWindowBytes = std::uint64_t{64} << 20;
+
 /// Keeps the mapped pages within a limit by giving all of them back when the next ones do not fit.
 class PageWindow {
  public:

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "reshard/box_copy.h"
-#include "reshard/shards.h"
+#include "reshard/run_copy.h"
+#include "tensor/at.h"
 
 namespace shardcheck {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 /// Bytes that hold whole elements of every dtype: 8 of 64 bits, 4 of 6 bits.
 constexpr std::uint64_t kGrainBytes = 24;
@@ -25,18 +23,6 @@ std::span<const Copy> copies_into(const std::vector<Copy>& copies, std::size_t e
         return std::pair(a.target_entry, a.target_rank) < std::pair(b.target_entry, b.target_rank);
       });
   return {first, last};
-}
-
-/// A copy whose values change on the way, into `target`.
-void copy_shifted(const std::string& name, DType dtype, const Copy& part, const std::byte* source,
-                  BoxPlace from, std::byte* target, BoxPlace to) {
-  const auto dims = at(part.dims);
-  const Shape size(part.size.begin(), part.size.begin() + part.dims), origin(dims, 0);
-  Tensor values = allocate_tensor(name, dtype, size);
-  copy_box(name, dtype, size, source, from, std::span(part.source_dim).first(dims),
-           values.mutable_bytes().data(), {size, origin});
-  values = shifted(name, values, part.shift);
-  copy_box(name, dtype, size, values.bytes().data(), {size, origin}, target, to);
 }
 
 }  // namespace
@@ -117,13 +103,7 @@ void ReshardExecutor::copy_into_buffer(const Copy& part, const Box& box, std::in
     const auto dims = at(piece.dims);
     Shape origin(dims, 0);
     for (std::size_t d = 0; d < dims; ++d) origin[d] = piece.target_origin[d] - box.origin[d];
-    const BoxPlace source_place{from, std::span(piece.source_origin).first(from.size())};
-    if (piece.shift != 0) {
-      copy_shifted(name, dtype, piece, stored.bytes, source_place, target, {box.size, origin});
-      return;
-    }
-    copy_box(name, dtype, std::span(piece.size).first(dims), stored.bytes, source_place,
-             std::span(piece.source_dim).first(dims), target, {box.size, origin});
+    run_copy(name, dtype, piece, stored.bytes, from, target, {box.size, origin});
   });
 }
 

@@ -15,9 +15,6 @@
 
 namespace shardcheck {
 
-/// Most bytes of mapped pages that are held at a time.
-inline constexpr std::uint64_t kWindowBytes = std::uint64_t{64} << 20;
-
 class ReshardExecutor {
  public:
   struct Input {

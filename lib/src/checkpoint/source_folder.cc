@@ -17,6 +17,7 @@
 #include "checkpoint/system_call.h"
 #include "shardcheck/checkpoint/hugging_face.h"
 #include "shardcheck/checkpoint/shard_folder.h"
+#include "tensor/at.h"
 #include "text/messages.h"
 
 namespace shardcheck {
@@ -38,8 +39,6 @@ bool is_buffer(std::string_view name) {
   return std::any_of(kBufferSuffixes.begin(), kBufferSuffixes.end(),
                      [name](std::string_view suffix) { return name.ends_with(suffix); });
 }
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 std::int64_t nanoseconds(const struct timespec& time) {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;

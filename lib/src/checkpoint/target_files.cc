@@ -11,6 +11,7 @@
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/shard_record.h"
 #include "shardcheck/checkpoint/shard_folder.h"
+#include "tensor/at.h"
 
 namespace shardcheck {
 namespace {
@@ -22,8 +23,6 @@ const std::map<std::string, std::string>& metadata() {
   static const std::map<std::string, std::string> format = {{"format", "pt"}};
   return format;
 }
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 }  // namespace
 

@@ -6,11 +6,10 @@
 #include <numeric>
 
 #include "shardcheck/layout/layout_table.h"
+#include "tensor/at.h"
 
 namespace shardcheck {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 /// Shape of a part as it lies in the file, without the stack.
 Shape oriented(const Arrangement& arrangement, Shape shape) {
@@ -49,7 +48,7 @@ Shape file_shape(const Arrangement& arrangement, const std::vector<LogicalTensor
   const std::size_t per_item = parts_per_item(arrangement, parts);
   Shape shape = oriented(arrangement, parts.front().shape);
   const int side = side_dim(arrangement);
-  part_extents(arrangement, parts);  // refuses a dimension that the parts do not have
+  const std::vector<std::int64_t> extents = part_extents(arrangement, parts);
   for (std::size_t i = 1; i < parts.size(); ++i) {
     Shape part = oriented(arrangement, parts[i].shape);
     const bool beside = i < per_item;
@@ -65,7 +64,6 @@ Shape file_shape(const Arrangement& arrangement, const std::vector<LogicalTensor
       }
     }
   }
-  const std::vector<std::int64_t> extents = part_extents(arrangement, parts);
   const std::int64_t side_extent = std::accumulate(extents.begin(), extents.end(), std::int64_t{0});
   if (!shape.empty()) {
     shape[at(side)] = arrangement.order.empty() ? side_extent : length_of(arrangement.order);

@@ -96,11 +96,10 @@ std::string placements_text(const PlacedTensor& placed) {
 /// What the file's tensor is besides its parts one after the other.
 std::string arrangement_text(const Arrangement& arrangement) {
   std::string text;
-  std::int64_t padding = 0;
+  const std::int64_t padding = padding_in(arrangement.order);
   bool rearranged = false;
   for (std::size_t i = 0; i < arrangement.order.size(); ++i) {
     const Run& run = arrangement.order[i];
-    if (run.global == kPadding) padding += run.length;
     rearranged = rearranged || (i == 0 && run.global > 0) ||
                  (i > 0 && run.global >= 0 && arrangement.order[i - 1].global > run.global);
   }

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "arithmetic/ceil_div.h"
 #include "shardcheck/layout/quantized.h"
 
 namespace shardcheck {
@@ -13,8 +14,6 @@ constexpr std::int64_t kTileRows = 128, kTileBlocks = 4, kTileSize = kTileRows *
 constexpr std::int64_t kTileStripe = 32;  // rows of a tile that lie 16 elements apart
 
 constexpr std::array<std::int64_t, 8> kAwqOrder = {0, 2, 4, 6, 1, 3, 5, 7};
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 void require_matrix(const Tensor& tensor, DType dtype, std::string_view what) {
   if (tensor.dtype() != dtype || tensor.rank() != 2)

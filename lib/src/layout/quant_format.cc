@@ -2,19 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "arithmetic/ceil_div.h"
+#include "layout/overloaded.h"
 #include "layout/packed_words.h"
 
 namespace shardcheck {
 namespace {
-
-template <class... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
-};
-template <class... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 std::vector<Stored> stored_as(const QuantizedMatrix& m, const Gptq& format, const Refuser& refuser) {
   refuser.require(is_packable(format.bits), "qweight", "bits", format.bits, "2, 3, 4 or 8");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "arithmetic/ceil_div.h"
 #include "layout/quant_format.h"
 
 namespace shardcheck {
@@ -11,8 +12,6 @@ namespace {
 
 constexpr std::int64_t kMaxListedDegree = 1024;
 constexpr std::size_t kMaxListedDegrees = 8;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 void check_extents(const QuantizedMatrix& m, const Refuser& refuser) {
   refuser.require_range("", "out", m.out, kMaxQuantizedExtent);

@@ -20,18 +20,10 @@ void append_run(std::vector<Run>& runs, Run run) {
   runs.push_back(run);
 }
 
-std::vector<Run> slice_runs(const std::vector<Run>& runs, std::int64_t begin, std::int64_t length) {
-  std::vector<Run> slice;
-  std::int64_t at = 0;
-  for (const Run& run : runs) {
-    if (at >= begin + length) break;
-    const std::int64_t first = std::max(begin, at), end = std::min(begin + length, at + run.length);
-    if (first < end) {
-      append_run(slice, {run.global == kPadding ? kPadding : run.global + first - at, end - first});
-    }
-    at += run.length;
-  }
-  return slice;
+std::int64_t padding_in(const std::vector<Run>& runs) {
+  return std::accumulate(runs.begin(), runs.end(), std::int64_t{0}, [](std::int64_t sum, const Run& run) {
+    return sum + (run.global == kPadding ? run.length : 0);
+  });
 }
 
 std::vector<Run> compose_runs(const std::vector<Run>& outer, const std::vector<Run>& inner) {

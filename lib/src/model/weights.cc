@@ -7,6 +7,7 @@
 #include <set>
 
 #include "shardcheck/tensor/stream.h"
+#include "tensor/mix64.h"
 
 namespace shardcheck {
 namespace {
@@ -38,12 +39,8 @@ std::vector<std::uint64_t> first_codes(const std::vector<LogicalTensor>& tensors
   return first;
 }
 
-/// splitmix64's finaliser: spreads a code over 16 bits, where it cannot be stored whole.
-std::uint16_t hash16(std::uint64_t code) {
-  code = (code ^ (code >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  code = (code ^ (code >> 27)) * 0x94d049bb133111ebULL;
-  return static_cast<std::uint16_t>(code >> 48);
-}
+/// A code over 16 bits, where it cannot be stored whole.
+std::uint16_t hash16(std::uint64_t code) { return static_cast<std::uint16_t>(mix64(code) >> 48); }
 
 Tensor fingerprint(const LogicalTensor& tensor, std::uint64_t first_code, DType dtype) {
   Tensor out = Tensor::uninitialized(dtype, tensor.shape);

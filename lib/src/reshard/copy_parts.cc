@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "tensor/at.h"
+
 namespace shardcheck {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 /// Elements between neighbours along each dimension.
 Shape strides_of(const Shape& shape) {

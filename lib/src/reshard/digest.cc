@@ -12,6 +12,7 @@
 
 #include "shardcheck/tensor/stream.h"
 #include "shardcheck/text/errors.h"
+#include "tensor/mix64.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "reshard/digest.cc"
@@ -34,12 +35,6 @@ constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15;
 
 using Halves = std::array<std::uint64_t, 2>;
 
-constexpr std::uint64_t mix(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
-
 struct Weights {
   // Vectors that start at the last weights may be loaded whole, and again one weight further on.
   alignas(64) std::uint32_t of[2][kBlock + 2 * kMaxLanes];
@@ -50,7 +45,7 @@ constexpr Weights make_weights() {
   Weights weights{};
   for (std::size_t h = 0; h < 2; ++h) {
     for (std::size_t k = 0; k < kBlock; ++k) {
-      weights.of[h][k] = static_cast<std::uint32_t>(mix((kBlock * h + k + 1) * kStep) >> 32);
+      weights.of[h][k] = static_cast<std::uint32_t>(mix64((kBlock * h + k + 1) * kStep) >> 32);
       weights.sum_before[h][k + 1] = weights.sum_before[h][k] + weights.of[h][k];
     }
   }
@@ -182,7 +177,7 @@ constexpr std::size_t kHexDigits = 16;  // of a half
 std::int64_t unit_bytes(DType dtype) { return std::clamp(size_bits(dtype) / 8, 1, 4); }
 
 std::uint64_t block_factor(std::uint64_t key, std::uint64_t block) {
-  return mix(key + (block + 1) * kStep) | 1;
+  return mix64(key + (block + 1) * kStep) | 1;
 }
 
 Halves weigh(const std::byte* bits, std::size_t unit_size, std::size_t first, std::size_t count) {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tensor/at.h"
+
 namespace shardcheck {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 bool cuts_dim(const Placement& placement, int dim) {
   return std::visit(
@@ -164,8 +164,11 @@ LayoutView::LayoutView(const LogicalIndex& logical, const Layout& layout)
   for (std::size_t e = 0; e < layout.entries.size(); ++e) {
     const LayoutEntry& entry = layout.entries[e];
     auto& view = known[{entry.placed.identity(), entry.arranged.get()}];
-    if (!view) view = std::make_shared<const EntryView>(entry);
-    view->require_like(entry);
+    if (view) {
+      view->require_like(entry);
+    } else {
+      view = std::make_shared<const EntryView>(entry);
+    }
     views_.push_back(view);
     first_part_.push_back(logical_.size());
     for (std::size_t p = 0; p < entry.parts.size(); ++p) {

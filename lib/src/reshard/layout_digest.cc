@@ -2,29 +2,26 @@
 #include <span>
 #include <string>
 
-#include "box_copy.h"
+#include "run_copy.h"
 #include "shardcheck/reshard/reshard.h"
 #include "shards.h"
+#include "tensor/at.h"
 
 namespace shardcheck {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 /// Adds a box of a logical tensor of `shape`, given contiguous.
 void add_box(TensorDigest& digest, const Shape& shape, std::span<const std::int64_t> origin,
              const Tensor& box) {
   const std::int64_t row = box.shape().empty() ? 1 : box.shape().back();
-  const std::size_t row_bytes = row == 0 ? 0 : at(row * size_bits(box.dtype()) / 8);
+  const std::size_t row_bytes = at(row * size_bits(box.dtype()) / 8);
   for (std::int64_t r = 0; row > 0 && r < box.elements() / row; ++r) {
-    std::int64_t first = 0, rest = r;
-    std::vector<std::int64_t> index(shape.size(), 0);
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      if (d + 1 == shape.size()) continue;
-      index[d] = rest % box.shape()[d];
-      rest /= box.shape()[d];
+    std::int64_t first = shape.empty() ? 0 : origin.back();
+    std::int64_t rest = r, stride = shape.empty() ? 1 : shape.back();
+    for (std::size_t d = shape.size(); d-- > 1; stride *= shape[d - 1]) {
+      first += (origin[d - 1] + rest % box.shape()[d - 1]) * stride;
+      rest /= box.shape()[d - 1];
     }
-    for (std::size_t d = 0; d < shape.size(); ++d) first = first * shape[d] + origin[d] + index[d];
     digest.add_run(first, box.bytes().data() + at(r) * row_bytes, row);
   }
 }
@@ -49,14 +46,8 @@ WeightDigest digest_of(const Layout& layout, const ShardedTensors& shards) {
           digests.emplace(copy.target_entry, TensorDigest(to.name, held.dtype(), to.placed.shape())).first;
       sum += digest_of_header(to.name, held.dtype(), to.placed.shape());
     }
-    const auto dims = at(copy.dims);
-    const Shape size(copy.size.begin(), copy.size.begin() + copy.dims), origin(dims, 0);
-    Tensor box = allocate_tensor(to.name, held.dtype(), size);
-    copy_box(to.name, held.dtype(), size, held.bytes().data(),
-             {held.shape(), std::span(copy.source_origin).first(held.shape().size())},
-             std::span(copy.source_dim).first(dims), box.mutable_bytes().data(), {size, origin});
-    add_box(digest->second, to.placed.shape(), std::span(copy.target_origin).first(dims),
-            shifted(to.name, box, copy.shift));
+    add_box(digest->second, to.placed.shape(), std::span(copy.target_origin).first(at(copy.dims)),
+            read_copy(to.name, held.dtype(), copy, held.bytes().data(), held.shape()));
   }
   for (const auto& [entry, digest] : digests) sum += digest.sum();
   return sum;

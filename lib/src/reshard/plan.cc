@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "matched.h"
+#include "shards.h"
+#include "tensor/at.h"
 
 namespace shardcheck {
 namespace {
 
 constexpr std::size_t kDims = Piece::kMaxRank;
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 /// The holder that the wanting process is, else one of them by the process's number.
 const Interval::Holder& pick(const std::vector<Interval::Holder>& holders, const Mesh& mesh, int process) {
@@ -184,15 +183,10 @@ std::int64_t Copy::elements() const {
 
 std::vector<Piece> pieces(const Layout& layout) {
   const Layout logical = logical_layout(layout.geometry);
-  Layout copied = layout;
   // An addend lies where the whole would: pieces say where, not what.
-  for (LayoutEntry& entry : copied.entries) {
-    if (entry.placed.is_partial()) {
-      entry.placed = PlacedTensor(entry.name, entry.placed.shape(), {}, layout.mesh, entry.placed.held());
-    }
-  }
+  const Layout whole = without_partial(layout);
   std::vector<Piece> all;
-  for (const Copy& copy : make_plan(logical, copied).copies) {
+  for (const Copy& copy : make_plan(logical, whole).copies) {
     Piece piece;
     piece.logical = copy.source_entry;
     piece.entry = copy.target_entry;

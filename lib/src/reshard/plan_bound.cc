@@ -6,11 +6,10 @@
 #include <set>
 
 #include "matched.h"
+#include "tensor/at.h"
 
 namespace shardcheck {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 std::int64_t wanted_length(const std::vector<Overlap>& overlaps) {
   return std::accumulate(overlaps.begin(), overlaps.end(), std::int64_t{0},

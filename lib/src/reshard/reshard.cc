@@ -6,23 +6,12 @@
 #include <set>
 #include <span>
 
-#include "box_copy.h"
+#include "run_copy.h"
 #include "shards.h"
+#include "tensor/at.h"
 
 namespace shardcheck {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
-
-/// The same layout with every Partial tensor held whole instead.
-Layout without_partial(Layout layout) {
-  for (LayoutEntry& entry : layout.entries) {
-    if (entry.placed.is_partial()) {
-      entry.placed = PlacedTensor(entry.name, entry.placed.shape(), {}, layout.mesh, entry.placed.held());
-    }
-  }
-  return layout;
-}
 
 bool has_partial(const Layout& layout) {
   return std::any_of(layout.entries.begin(), layout.entries.end(),
@@ -51,10 +40,7 @@ ShardedTensors allocate_shards(const Layout& target, const std::map<std::string_
                                         short_name(dtypes.at(part.name))));
       }
     }
-    const auto& order = entry.arrangement().order;
-    const bool padded =
-        has_padding(entry.placed) ||
-        std::any_of(order.begin(), order.end(), [](const Run& run) { return run.global < 0; });
+    const bool padded = has_padding(entry);
     std::vector<Tensor>& tensors = shards[entry.name];
     tensors.resize(at(target.degree));
     for (const int rank : entry.placed.holders()) {
@@ -74,19 +60,6 @@ auto tensors_by_entry(const Layout& layout, Tensors& shards) {
   return pointers;
 }
 
-/// A copy whose values change on the way.
-void copy_shifted(const std::string& name, const Copy& copy, const Tensor& from, Tensor& to) {
-  const auto dims = at(copy.dims);
-  const Shape size(copy.size.begin(), copy.size.begin() + copy.dims), origin(dims, 0);
-  Tensor box = allocate_tensor(name, from.dtype(), size);
-  copy_box(name, from.dtype(), size, from.bytes().data(),
-           {from.shape(), std::span(copy.source_origin).first(from.shape().size())},
-           std::span(copy.source_dim).first(dims), box.mutable_bytes().data(), {size, origin});
-  box = shifted(name, box, copy.shift);
-  copy_box(name, from.dtype(), size, box.bytes().data(), {size, origin}, to.mutable_bytes().data(),
-           {to.shape(), std::span(copy.target_origin).first(dims)});
-}
-
 void execute(const Plan& plan, const Layout& source, const ShardedTensors& shards, const Layout& target,
              ShardedTensors& result) {
   const auto sources = tensors_by_entry(source, shards);
@@ -94,16 +67,9 @@ void execute(const Plan& plan, const Layout& source, const ShardedTensors& shard
   for (const Copy& copy : plan.copies) {
     const Tensor& from = (*sources[at(copy.source_entry)])[at(copy.source_rank)];
     Tensor& to = (*targets[at(copy.target_entry)])[at(copy.target_rank)];
-    const std::string& name = target.entries[at(copy.target_entry)].name;
-    if (copy.shift != 0) {
-      copy_shifted(name, copy, from, to);
-      continue;
-    }
-    const auto dims = at(copy.dims);
-    copy_box(name, from.dtype(), std::span(copy.size).first(dims), from.bytes().data(),
-             {from.shape(), std::span(copy.source_origin).first(from.shape().size())},
-             std::span(copy.source_dim).first(dims), to.mutable_bytes().data(),
-             {to.shape(), std::span(copy.target_origin).first(dims)});
+    run_copy(target.entries[at(copy.target_entry)].name, from.dtype(), copy, from.bytes().data(),
+             from.shape(), to.mutable_bytes().data(),
+             {to.shape(), std::span(copy.target_origin).first(at(copy.dims))});
   }
 }
 

@@ -5,19 +5,16 @@
 #include <algorithm>
 
 #include "shardcheck/reshard/reshard.h"
+#include "tensor/at.h"
 
 namespace shardcheck {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 /// Elements that a class of ranks holds, padding apart.
 std::int64_t elements_of(const PlacedTensor& placed, const std::vector<Selection>& selections) {
   Shape shape = placed.shape();
   for (const Selection& selection : selections) {
-    std::int64_t length = 0;
-    for (const Run& run : selection.runs) length += run.global == kPadding ? 0 : run.length;
-    shape[at(selection.dim)] = length;
+    shape[at(selection.dim)] = selection.length() - padding_in(selection.runs);
   }
   return element_count(shape);
 }
@@ -84,13 +81,23 @@ bool classes_overlap(const PlacedTensor& placed) {
   return held > element_count(placed.shape());
 }
 
+bool has_padding(const LayoutEntry& entry) {
+  return padding_in(entry.arrangement().order) > 0 || has_padding(entry.placed);
+}
+
+Layout without_partial(Layout layout) {
+  for (LayoutEntry& entry : layout.entries) {
+    if (entry.placed.is_partial()) {
+      entry.placed = PlacedTensor(entry.name, entry.placed.shape(), {}, layout.mesh, entry.placed.held());
+    }
+  }
+  return layout;
+}
+
 bool has_padding(const PlacedTensor& placed) {
   for (int klass = 0; klass < placed.classes(); ++klass) {
     for (const Selection& selection : placed.selections_of_class(klass)) {
-      if (std::any_of(selection.runs.begin(), selection.runs.end(),
-                      [](const Run& run) { return run.global == kPadding; })) {
-        return true;
-      }
+      if (padding_in(selection.runs) > 0) return true;
     }
   }
   return false;

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "shardcheck/layout/placement.h"
+#include "shardcheck/layout/layout_table.h"
 #include "shardcheck/tensor/tensor.h"
 
 namespace shardcheck {
@@ -17,8 +17,12 @@ void require_equal_replicas(const PlacedTensor& placed, const std::vector<Tensor
 
 /// Whether two ranks of different classes hold one element, as replicated KV heads do.
 bool classes_overlap(const PlacedTensor& placed);
-/// Whether a rank holds padding.
+/// Whether a placement, or the arrangement before it too, leaves padding on a rank.
 bool has_padding(const PlacedTensor& placed);
+bool has_padding(const LayoutEntry& entry);
+
+/// The same layout with every Partial tensor held whole instead.
+Layout without_partial(Layout layout);
 
 /// The first rank that holds the tensor.
 int first_holder(const PlacedTensor& placed);

@@ -9,11 +9,10 @@
 #include "partial.h"
 #include "shardcheck/reshard/reshard.h"
 #include "shards.h"
+#include "tensor/at.h"
 
 namespace shardcheck {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 /// A box that a rank holds: where it lies in the full tensor and in the rank's.
 struct HeldBox {
@@ -144,11 +143,6 @@ void for_each_part_box(const LayoutEntry& entry, Visit visit) {
   }
 }
 
-bool is_padded(const Arrangement& arrangement) {
-  return std::any_of(arrangement.order.begin(), arrangement.order.end(),
-                     [](const Run& run) { return run.global == kPadding; });
-}
-
 /// The logical tensors of one entry from its full file tensor.
 void unfuse(const LayoutEntry& entry, const Tensor& stored, TensorMap& logical) {
   if (!entry.arranged && entry.parts.size() == 1) {
@@ -181,7 +175,7 @@ Tensor fuse(const LayoutEntry& entry, const TensorMap& logical) {
   const Tensor& first = logical_part(entry.parts.front(), logical);
   if (!entry.arranged && entry.parts.size() == 1) return first;
   Tensor full = allocate_tensor(entry.name, first.dtype(), entry.placed.shape());
-  if (is_padded(entry.arrangement())) full = Tensor::zeros(first.dtype(), entry.placed.shape());
+  if (padding_in(entry.arrangement().order) > 0) full = Tensor::zeros(first.dtype(), entry.placed.shape());
   for (const LogicalTensor& part : entry.parts) {
     if (logical_part(part, logical).dtype() == first.dtype()) continue;
     throw InvalidInput(fmt::format("{}: '{}' is {}, '{}' is {}: they cannot share a tensor", entry.name,

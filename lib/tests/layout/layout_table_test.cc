@@ -158,8 +158,7 @@ Geometry geometry_of(const LayoutTable& table) {
 }
 
 std::int64_t padding_of(const LayoutEntry& entry) {
-  std::int64_t rows = 0;
-  for (const Run& run : entry.arrangement().order) rows += run.global == kPadding ? run.length : 0;
+  const std::int64_t rows = padding_in(entry.arrangement().order);
   const int dim = entry.arrangement().dim;
   return rows * element_count(entry.placed.shape()) / entry.placed.shape()[static_cast<std::size_t>(dim)];
 }

@@ -128,11 +128,11 @@ struct Run {
 
 /// Appends a run; one that continues the last is merged with it, an empty one dropped.
 void append_run(std::vector<Run>& runs, Run run);
-/// Positions [begin, begin + length) of what `runs` lists, as runs. Padding stays padding.
-std::vector<Run> slice_runs(const std::vector<Run>& runs, std::int64_t begin, std::int64_t length);
 /// The runs that `inner`, positions in what `outer` lists, stands for.
 std::vector<Run> compose_runs(const std::vector<Run>& outer, const std::vector<Run>& inner);
 std::int64_t length_of(const std::vector<Run>& runs);
+/// How much of it is padding.
+std::int64_t padding_in(const std::vector<Run>& runs);
 /// The order that undoes `runs`, an order of all indices below their length without padding.
 std::vector<Run> inverse_runs(const std::vector<Run>& runs);
 
