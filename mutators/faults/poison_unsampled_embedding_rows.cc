@@ -45,12 +45,9 @@ const Fault& poison_unsampled_embedding_rows() {
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view) -> std::optional<std::string> {
         if (std::ssize(sampled(c)) == c.geometry.vocab) return "every token of the vocabulary is looked up";
-        const auto layout = target_layout(c);
-        if (!layout) return std::string(kUnrepresentable);
-        const bool any =
-            std::ranges::any_of(layout->entries, [](const auto& entry) { return stacks(entry, {"embed"}); });
-        if (any) return std::nullopt;
-        return "the embedding is padded";
+        return unless_any(
+            c, [](const LayoutEntry& entry, const Layout&) { return stacks(entry, {"embed"}); },
+            "the embedding is padded");
       },
       .equivalent = nullptr,
       .inject =

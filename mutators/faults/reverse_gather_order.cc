@@ -34,12 +34,7 @@ class ReversedRanks final : public SubjectDecorator {
 };
 
 std::optional<std::string> not_applicable(const Case& c, std::string_view) {
-  const auto layout = target_layout(c);
-  if (!layout) return std::string(kUnrepresentable);
-  for (const LayoutEntry& entry : layout->entries) {
-    if (is_head_of_two_ranks(entry, *layout)) return std::nullopt;
-  }
-  return "the logits are not gathered from several ranks";
+  return unless_any(c, is_head_of_two_ranks, "the logits are not gathered from several ranks");
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // One vocabulary row that is wrong by less than a coarse threshold sees.
-#include <algorithm>
-
 #include "plan_fault.h"
 
 namespace shardcheck::faults {
@@ -35,12 +33,7 @@ const Fault& scale_last_head_row() {
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view) -> std::optional<std::string> {
         if (c.dtype != DType::f32) return "the factor rounds away in 16 bits";
-        const auto layout = target_layout(c);
-        if (!layout) return std::string(kUnrepresentable);
-        const bool any =
-            std::ranges::any_of(layout->entries, [&](const auto& entry) { return hits(entry, *layout); });
-        if (any) return std::nullopt;
-        return "the last row of the output head is padding";
+        return unless_any(c, hits, "the last row of the output head is padding");
       },
       .equivalent = nullptr,
       .inject =

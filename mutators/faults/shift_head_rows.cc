@@ -1,5 +1,4 @@
 // Vocabulary shards of the head that begin one row too early.
-#include <algorithm>
 #include <numeric>
 
 #include "plan_fault.h"
@@ -36,14 +35,10 @@ const Fault& shift_head_rows() {
       .reports = {"A57", "A59"},
       .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
       .arguments = {},
-      .not_applicable = [](const Case& c, std::string_view) -> std::optional<std::string> {
-        const auto layout = target_layout(c);
-        if (!layout) return std::string(kUnrepresentable);
-        const bool any = std::ranges::any_of(
-            layout->entries, [&](const auto& entry) { return is_head_of_two_ranks(entry, *layout); });
-        if (any) return std::nullopt;
-        return "the output head is not cut over several ranks";
-      },
+      .not_applicable =
+          [](const Case& c, std::string_view) {
+            return unless_any(c, is_head_of_two_ranks, "the output head is not cut over several ranks");
+          },
       .equivalent = nullptr,
       .inject =
           [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {

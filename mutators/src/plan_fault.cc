@@ -92,10 +92,7 @@ bool stacks(const LayoutEntry& entry, std::initializer_list<std::string_view> ro
   return !entry.arranged && std::ranges::equal(entry.parts, roles, {}, &LogicalTensor::role);
 }
 
-bool is_padded(const LayoutEntry& entry) {
-  return std::ranges::any_of(entry.arrangement().order,
-                             [](const Run& run) { return run.global == kPadding; });
-}
+bool is_padded(const LayoutEntry& entry) { return padding_in(entry.arrangement().order) > 0; }
 
 bool is_head_of_two_ranks(const LayoutEntry& entry, const Layout& layout) {
   if (!is_head(entry, layout) || !is_cut(entry)) return false;
@@ -104,12 +101,12 @@ bool is_head_of_two_ranks(const LayoutEntry& entry, const Layout& layout) {
 }
 
 std::optional<std::string> needs_plain_heads(const Case& c) {
-  const auto layout = target_layout(c);
-  if (!layout) return std::string(kUnrepresentable);
-  for (const LayoutEntry& entry : layout->entries) {
-    if (stacks(entry, {"q", "k", "v"}) || stacks(entry, {"k"})) return std::nullopt;
-  }
-  return "the rows of q and k are dealt out or reordered";
+  return unless_any(
+      c,
+      [](const LayoutEntry& entry, const Layout&) {
+        return stacks(entry, {"q", "k", "v"}) || stacks(entry, {"k"});
+      },
+      "the rows of q and k are dealt out or reordered");
 }
 
 bool belongs_to(const LayoutEntry& entry, std::string_view group) {
@@ -202,14 +199,19 @@ std::shared_ptr<Subject> damage_entries(std::shared_ptr<Subject> inner, std::str
   return std::make_shared<DamagedEntries>(std::move(inner), argument, hits, hurt);
 }
 
-std::optional<std::string> unless_hit(const Case& c, std::string_view argument, Hits hits,
-                                      std::string_view otherwise) {
+std::optional<std::string> unless_any(const Case& c, const HoldsOf& holds, std::string_view otherwise) {
   const auto layout = target_layout(c);
   if (!layout) return std::string(kUnrepresentable);
   for (const LayoutEntry& entry : layout->entries) {
-    if (hits(entry, argument)) return std::nullopt;
+    if (holds(entry, *layout)) return std::nullopt;
   }
   return std::string(otherwise);
+}
+
+std::optional<std::string> unless_hit(const Case& c, std::string_view argument, Hits hits,
+                                      std::string_view otherwise) {
+  return unless_any(
+      c, [&](const LayoutEntry& entry, const Layout&) { return hits(entry, argument); }, otherwise);
 }
 
 }  // namespace shardcheck::faults

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -83,6 +84,9 @@ using Hits = bool (*)(const LayoutEntry& entry, std::string_view argument);
 using Hurt = void (*)(const LayoutEntry& entry, std::string_view argument, std::vector<Tensor>& shards);
 std::shared_ptr<Subject> damage_entries(std::shared_ptr<Subject> inner, std::string_view argument, Hits hits,
                                         Hurt hurt);
+/// nullopt when `holds` is true of a tensor of the target layout, `otherwise` when of none.
+using HoldsOf = std::function<bool(const LayoutEntry& entry, const Layout& layout)>;
+std::optional<std::string> unless_any(const Case& c, const HoldsOf& holds, std::string_view otherwise);
 /// nullopt when a tensor of the target layout is hit, `otherwise` when none is.
 std::optional<std::string> unless_hit(const Case& c, std::string_view argument, Hits hits,
                                       std::string_view otherwise);

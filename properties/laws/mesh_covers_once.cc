@@ -7,29 +7,13 @@
 namespace shardcheck::laws {
 namespace {
 
-/// How many ranks hold each code; 0 is padding.
-std::vector<std::int64_t> holders_of(const ShardedTensors& shards, std::size_t codes) {
-  std::vector<std::int64_t> holders(codes);
-  for (const auto& [name, ranks] : shards) {
-    for (const Tensor& tensor : ranks) {
-      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-        const std::uint64_t code = tensor.bits(i);
-        ++holders[code < codes ? code : 0];
-      }
-    }
-  }
-  return holders;
-}
-
 Outcome check(const Case& c, Subject& subject) {
   const Layout layout = make_layout(c.target, c.geometry);
   const std::vector<LogicalTensor> tensors = logical_tensors(c.geometry);
-  std::size_t codes = 1;
-  for (const LogicalTensor& tensor : tensors) codes += static_cast<std::size_t>(element_count(tensor.shape));
   const ShardedTensors shards =
       subject.split(make_weights(c.geometry, WeightStyle::fingerprint, c.seed, DType::f32), layout);
   require_shards_of(layout, shards);
-  const std::vector<std::int64_t> holders = holders_of(shards, codes);
+  const std::vector<std::int64_t> holders = count_codes(c.geometry, shards);
   std::size_t code = 1;
   for (const LogicalTensor& tensor : tensors) {
     const std::int64_t expected = holders[code];

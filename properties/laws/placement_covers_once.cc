@@ -21,10 +21,8 @@ bool has_partial(const Layout& layout) {
 
 /// Padding is no element either, and is zero, the code of none.
 bool has_padding(const Layout& layout) {
-  return std::ranges::any_of(layout.entries, [](const LayoutEntry& entry) {
-    return std::ranges::any_of(entry.arrangement().order,
-                               [](const Run& run) { return run.global == kPadding; });
-  });
+  return std::ranges::any_of(
+      layout.entries, [](const LayoutEntry& entry) { return padding_in(entry.arrangement().order) > 0; });
 }
 
 Outcome wrong_count(const std::string& parameter, int degree, std::int64_t index, std::int64_t expected,
@@ -79,25 +77,9 @@ std::optional<Outcome> check_runs(const LayoutEntry& entry, int degree) {
   return std::nullopt;
 }
 
-/// Counts every element of the subject's shards by its code; code 0 is memory that nobody wrote.
-std::vector<std::int64_t> count_codes(const ShardedTensors& shards, std::size_t codes) {
-  std::vector<std::int64_t> counts(codes);
-  for (const auto& [name, ranks] : shards) {
-    for (const Tensor& tensor : ranks) {
-      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-        const std::uint64_t code = tensor.bits(i);
-        ++counts[code < codes ? code : 0];
-      }
-    }
-  }
-  return counts;
-}
-
 std::optional<Outcome> check_shards(const Layout& layout, const ShardedTensors& shards) {
   const std::vector<LogicalTensor> tensors = logical_tensors(layout.geometry);
-  std::size_t codes = 1;
-  for (const LogicalTensor& tensor : tensors) codes += static_cast<std::size_t>(element_count(tensor.shape));
-  const std::vector<std::int64_t> counts = count_codes(shards, codes);
+  const std::vector<std::int64_t> counts = count_codes(layout.geometry, shards);
   if (counts[0] != 0 && !has_padding(layout))
     return Outcome::fail(fmt::format("the shards hold {} elements that no parameter has", counts[0]));
   std::size_t code = 1;

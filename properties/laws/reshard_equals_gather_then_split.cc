@@ -4,14 +4,7 @@ namespace shardcheck::laws {
 namespace {
 
 Outcome check(const Case& c, Subject& subject) {
-  const Layout source = make_layout(c.source, c.geometry);
-  const Layout target = make_layout(c.target, c.geometry);
-  const ShardedTensors shards = subject.split(fingerprints_of(c), source);
-  const ShardedTensors direct = subject.reshard(shards, source, target);
-  const ShardedTensors detour = subject.split(subject.gather(shards, source), target);
-  Outcome outcome = same_shards("reshard differs from gather then split", target, detour, direct);
-  if (outcome.difference) outcome.difference->source_degree = source.degree;
-  return with_digest(std::move(outcome), Digest().add(direct).add(detour));
+  return reshard_equals_detour("reshard differs from gather then split", c, subject);
 }
 
 Case draw(Stream& stream) {

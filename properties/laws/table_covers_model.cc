@@ -24,8 +24,7 @@ std::optional<std::string> wrong_size(const LayoutEntry& entry) {
   std::int64_t parts = 0;
   for (const LogicalTensor& part : entry.parts) parts += element_count(part.shape);
   const Shape& shape = entry.placed.shape();
-  std::int64_t padding = 0;
-  for (const Run& run : entry.arrangement().order) padding += run.global == kPadding ? run.length : 0;
+  const std::int64_t padding = padding_in(entry.arrangement().order);
   const std::int64_t along = shape.empty() ? 1 : shape[static_cast<std::size_t>(entry.arrangement().dim)];
   const std::int64_t elements = element_count(shape);
   const std::int64_t padded = along == 0 ? 0 : elements / along * padding;

@@ -133,6 +133,34 @@ Outcome same_tensors(std::string_view claim, const Layout& layout, const TensorM
   return d ? failure(claim, *d) : Outcome::pass();
 }
 
+std::vector<std::int64_t> count_codes(const Geometry& geometry, const ShardedTensors& shards) {
+  std::size_t codes = 1;
+  for (const LogicalTensor& tensor : logical_tensors(geometry)) {
+    codes += static_cast<std::size_t>(element_count(tensor.shape));
+  }
+  std::vector<std::int64_t> counts(codes);
+  for (const auto& [name, ranks] : shards) {
+    for (const Tensor& tensor : ranks) {
+      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+        const std::uint64_t code = tensor.bits(i);
+        ++counts[code < codes ? code : 0];
+      }
+    }
+  }
+  return counts;
+}
+
+Outcome reshard_equals_detour(std::string_view claim, const Case& c, Subject& subject) {
+  const Layout source = make_layout(c.source, c.geometry);
+  const Layout target = make_layout(c.target, c.geometry);
+  const ShardedTensors shards = subject.split(fingerprints_of(c), source);
+  const ShardedTensors direct = subject.reshard(shards, source, target);
+  const ShardedTensors detour = subject.split(subject.gather(shards, source), target);
+  Outcome outcome = same_shards(claim, target, detour, direct);
+  if (outcome.difference) outcome.difference->source_degree = source.degree;
+  return with_digest(std::move(outcome), Digest().add(direct).add(detour));
+}
+
 Outcome same_logits(std::string_view claim, const Case& c, const Tensor& expected, const Tensor& actual) {
   const Comparison comparison = compare_logits(expected, actual);
   if (!comparison.vacuous.empty()) return Outcome::of(Verdict::vacuous, comparison.vacuous);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "layout_probe.h"
 #include "shardcheck/properties/generator.h"
@@ -42,6 +43,13 @@ Outcome same_shards(std::string_view claim, const Layout& layout, const ShardedT
 /// The same for logical tensors.
 Outcome same_tensors(std::string_view claim, const Layout& layout, const TensorMap& expected,
                      const TensorMap& actual);
+
+/// How often each code of an f32 fingerprint of the geometry stands in the shards; code 0, and every value
+/// that is no code, is padding or memory that nobody wrote.
+std::vector<std::int64_t> count_codes(const Geometry& geometry, const ShardedTensors& shards);
+
+/// Resharding the case's fingerprints against gathering and splitting them again, by the subject.
+Outcome reshard_equals_detour(std::string_view claim, const Case& c, Subject& subject);
 
 /// Passed when the logits are equal bit for bit.
 Outcome same_logits(std::string_view claim, const Case& c, const Tensor& expected, const Tensor& actual);

@@ -8,6 +8,7 @@
 #include "program.h"
 #include "shardcheck/checkpoint/hugging_face.h"
 #include "shardcheck/model/weights.h"
+#include "small_checkpoint.h"
 
 namespace shardcheck::test {
 namespace {
@@ -37,22 +38,10 @@ Geometry small_geometry() {
 class Reshard : public testing::Test {
  protected:
   Reshard() {
-    const Geometry geometry = small_geometry();
-    const Layout plain = make_layout(parse_layout_name("hf-llama"), geometry);
-    TensorMap tensors;
-    for (auto& [name, ranks] : split(make_weights(geometry, WeightStyle::powered, 3, DType::bf16), plain))
-      tensors.emplace(name, ranks.front());
-    fs::create_directory(folder_ / "model");
-    write_safetensors(folder_ / "model/model.safetensors", tensors, {{"format", "pt"}});
-    write_file(folder_ / "model/config.json", json{{"model_type", "llama"},
-                                                   {"hidden_size", 32},
-                                                   {"intermediate_size", 48},
-                                                   {"num_hidden_layers", 2},
-                                                   {"num_attention_heads", 8},
-                                                   {"num_key_value_heads", 4},
-                                                   {"vocab_size", 64},
-                                                   {"tie_word_embeddings", false}}
-                                                  .dump());
+    const json config = {{"model_type", "llama"},  {"hidden_size", 32},           {"intermediate_size", 48},
+                         {"num_hidden_layers", 2}, {"num_attention_heads", 8},    {"num_key_value_heads", 4},
+                         {"vocab_size", 64},       {"tie_word_embeddings", false}};
+    write_hugging_face(folder_ / "model", small_geometry(), config, 3, DType::bf16);
   }
 
   Result run(std::vector<std::string> words) const { return shardcheck_in(folder_.path(), std::move(words)); }

@@ -9,6 +9,7 @@
 #include "shardcheck/layout/layout_table.h"
 #include "shardcheck/model/weights.h"
 #include "shardcheck/reshard/reshard.h"
+#include "small_checkpoint.h"
 
 namespace shardcheck::test {
 namespace {
@@ -44,16 +45,8 @@ json small_config() {
           {"torch_dtype", "float32"}};
 }
 
-/// A Hugging Face folder with random weights.
 void write_checkpoint(const fs::path& folder) {
-  fs::create_directories(folder);
-  write_file(folder / "config.json", small_config().dump());
-  const Geometry geometry = small_geometry();
-  const Layout names = LayoutTable::built_in("hf-llama").instantiate(geometry, 1);
-  TensorMap tensors;
-  for (const auto& [name, shards] : split(make_weights(geometry, WeightStyle::powered, 5, DType::f32), names))
-    tensors.emplace(name, shards.at(0));
-  write_safetensors(folder / "model.safetensors", tensors);
+  write_hugging_face(folder, small_geometry(), small_config(), 5, DType::f32);
 }
 
 TEST(Verify, EveryDegreeOfASmallCheckpointHolds) {
