@@ -14,7 +14,8 @@ constexpr std::int64_t kLargestDegree = 1024;  // what a layout name can say
 
 std::vector<int> default_degrees(const Geometry& geometry) {
   std::vector<int> degrees;
-  const std::int64_t common = std::gcd(std::gcd(geometry.n_heads, geometry.n_kv_heads), geometry.ffn);
+  std::int64_t common = std::gcd(std::gcd(geometry.n_heads, geometry.n_kv_heads), geometry.ffn);
+  if (geometry.n_experts > 0) common = std::gcd(common, std::gcd(geometry.expert_ffn, geometry.shared_ffn));
   for (int degree = 1; degree <= std::min(common, kLargestDegree); ++degree) {
     if (common % degree == 0) degrees.push_back(degree);
   }
@@ -65,6 +66,8 @@ Contract contract_for(const Geometry& geometry, const ContractChoice& choice) {
   for (const int degree : degrees) {
     require_divides(degree, "n_heads", geometry.n_heads);
     require_divides(degree, "ffn", geometry.ffn);
+    if (geometry.n_experts > 0) require_divides(degree, "expert_ffn", geometry.expert_ffn);
+    if (geometry.n_experts > 0) require_divides(degree, "shared_ffn", geometry.shared_ffn);
   }
   Contract contract;
   contract.shape = choice.shape;
@@ -72,6 +75,11 @@ Contract contract_for(const Geometry& geometry, const ContractChoice& choice) {
       leaf_width(geometry.d_model, {1}, choice.leaf);  // never cut: every rank holds all of it
   contract.leaf_attention = leaf_width(geometry.attention_width(), degrees, choice.leaf);
   contract.leaf_ffn = leaf_width(geometry.ffn, degrees, choice.leaf);
+  if (geometry.n_experts > 0) {
+    contract.leaf_expert_ffn = leaf_width(geometry.expert_ffn, degrees, choice.leaf);
+    if (geometry.shared_ffn > 0)
+      contract.leaf_shared_ffn = leaf_width(geometry.shared_ffn, degrees, choice.leaf);
+  }
   contract.key_block = choice.key_block;
   contract.storage = choice.storage;
   contract.degrees = std::move(degrees);
@@ -81,8 +89,11 @@ Contract contract_for(const Geometry& geometry, const ContractChoice& choice) {
 std::string Contract::text() const {
   std::string list;
   for (const int degree : degrees) list += fmt::format("{}{}", list.empty() ? "" : ",", degree);
-  return fmt::format("{} degrees={} leaf.d_model={} leaf.attention={} leaf.ffn={} key_block={} storage={}",
-                     to_string(shape), list, leaf_d_model, leaf_attention, leaf_ffn, key_block,
+  std::string experts;
+  if (leaf_expert_ffn > 0) experts += fmt::format(" leaf.expert_ffn={}", leaf_expert_ffn);
+  if (leaf_shared_ffn > 0) experts += fmt::format(" leaf.shared_ffn={}", leaf_shared_ffn);
+  return fmt::format("{} degrees={} leaf.d_model={} leaf.attention={} leaf.ffn={}{} key_block={} storage={}",
+                     to_string(shape), list, leaf_d_model, leaf_attention, leaf_ffn, experts, key_block,
                      short_name(storage));
 }
 

@@ -169,22 +169,30 @@ std::vector<Field> geometry_fields() {
   };
 }
 
-/// What has layouts and no forward pass here.
+/// What tells other families from a Llama.
 std::vector<Field> family_fields() {
   return {
       choice_field<Norm>(
           "norm", {{"rms", Norm::rms}, {"layer", Norm::layer}},
           [](auto& c) -> auto& { return c.geometry.norm; }),
+      choice_field<Activation>(
+          "activation",
+          {{"silu", Activation::silu}, {"gelu_tanh", Activation::gelu_tanh}, {"gelu", Activation::gelu}},
+          [](auto& c) -> auto& { return c.geometry.activation; }),
       flag_field(
           "gated", [](auto& c) -> auto& { return c.geometry.gated; }),
       flag_field(
           "mlp_bias", [](auto& c) -> auto& { return c.geometry.mlp_bias; }),
       flag_field(
           "sinks", [](auto& c) -> auto& { return c.geometry.sinks; }),
+      flag_field(
+          "alibi", [](auto& c) -> auto& { return c.geometry.alibi; }),
       integer_field(
           "positions", 0, kMaxWidth, [](auto& c) -> auto& { return c.geometry.positions; }),
       integer_field(
           "experts", 0, 1024, [](auto& c) -> auto& { return c.geometry.n_experts; }),
+      integer_field(
+          "experts_per_token", 1, 1024, [](auto& c) -> auto& { return c.geometry.experts_per_token; }),
       integer_field(
           "expert_ffn", 0, kMaxWidth, [](auto& c) -> auto& { return c.geometry.expert_ffn; }),
       integer_field(

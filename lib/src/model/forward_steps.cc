@@ -22,6 +22,20 @@ std::int64_t ForwardSteps::kv_head_of(const StepSite& /*site*/, const Consumer& 
 
 bool ForwardSteps::causal(const StepSite& /*site*/) const { return true; }
 
+std::int64_t ForwardSteps::block_offset(const StepSite& /*site*/, std::int64_t /*first_query*/,
+                                        std::int64_t /*rows*/) const {
+  return 0;
+}
+
+bool ForwardSteps::uses_local_maximum(const StepSite& site) const {
+  return site.arithmetic == Arithmetic::native;
+}
+
+void ForwardSteps::at_stage_boundary(const StepSite& /*site*/, std::span<float> /*x*/) const {}
+
+void ForwardSteps::order_experts(const StepSite& /*site*/, int /*expert_degree*/, int /*expert_rank*/,
+                                 std::span<std::int64_t> /*experts*/) const {}
+
 void ForwardSteps::after_partial(const StepSite& /*site*/, std::string_view /*role*/,
                                  std::span<float> /*partial*/) const {}
 

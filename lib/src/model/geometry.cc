@@ -180,6 +180,18 @@ class LogicalList {
 std::string_view to_string(Rope rope) noexcept { return rope == Rope::none ? "none" : "half"; }
 std::string_view to_string(Norm norm) noexcept { return norm == Norm::rms ? "rms" : "layer"; }
 
+std::string_view to_string(Activation activation) noexcept {
+  switch (activation) {
+    case Activation::silu:
+      return "silu";
+    case Activation::gelu_tanh:
+      return "gelu_tanh";
+    case Activation::gelu:
+      return "gelu";
+  }
+  return "unknown";
+}
+
 void validate(const Geometry& g) {
   require_range("d_model", g.d_model, 1, kMaxExtent);
   require_range("layers", g.n_layers, 1, kMaxLayers);
@@ -244,11 +256,14 @@ std::string to_string(const Geometry& g) {
     if (value != usual) text += fmt::format(" {}={}", field, value);
   };
   add("norm", to_string(g.norm), to_string(plain.norm));
+  add("activation", to_string(g.activation), to_string(plain.activation));
   add("gated", g.gated, plain.gated);
   add("mlp_bias", g.mlp_bias, plain.mlp_bias);
   add("sinks", g.sinks, plain.sinks);
+  add("alibi", g.alibi, plain.alibi);
   add("positions", g.positions, plain.positions);
   add("experts", g.n_experts, plain.n_experts);
+  add("experts_per_token", g.experts_per_token, plain.experts_per_token);
   add("expert_ffn", g.expert_ffn, plain.expert_ffn);
   add("shared_ffn", g.shared_ffn, plain.shared_ffn);
   add("dense_layers", g.dense_layers, plain.dense_layers);

@@ -14,12 +14,14 @@ namespace shardcheck {
 
 struct Contract {
   TreeShape shape = TreeShape::halving;
-  std::vector<int> degrees;         // ascending; every one can be run
-  std::int64_t leaf_d_model = 1;    // K = d_model: qkv, gate_up, lm_head, norm statistics
-  std::int64_t leaf_attention = 1;  // K = n_heads*head_dim: o_proj
-  std::int64_t leaf_ffn = 1;        // K = ffn: down
-  std::int64_t key_block = 64;      // absolute positions per leaf of the softmax sums
-  DType storage = DType::f32;       // what activations are rounded to; nodes of a tree stay f32
+  std::vector<int> degrees;          // ascending; every one can be run
+  std::int64_t leaf_d_model = 1;     // K = d_model: qkv, gate_up, lm_head, norm statistics
+  std::int64_t leaf_attention = 1;   // K = n_heads*head_dim: o_proj
+  std::int64_t leaf_ffn = 1;         // K = ffn: down
+  std::int64_t leaf_expert_ffn = 0;  // K = expert_ffn: down of one expert; 0 without experts
+  std::int64_t leaf_shared_ffn = 0;  // K = shared_ffn: down of the shared expert; 0 without one
+  std::int64_t key_block = 64;       // absolute positions per leaf of the softmax sums
+  DType storage = DType::f32;        // what activations are rounded to; nodes of a tree stay f32
 
   /// One line, e.g. "halving degrees=1,2,4 leaf.d_model=128 leaf.attention=64 leaf.ffn=88 key_block=64
   /// storage=f32".

@@ -21,6 +21,10 @@ struct StepSite {
   int degree;
   int rank;
   std::int64_t layer;  // -1 outside layers
+  // Of the step under way.
+  std::int64_t sequences = 1;      // in the batch
+  bool decodes = false;            // every sequence adds one token to earlier ones
+  bool sequence_parallel = false;  // the rows here are the rank's share of the tokens
 };
 
 class ForwardSteps {
@@ -45,11 +49,27 @@ class ForwardSteps {
   /// Whether attention is causal.
   virtual bool causal(const StepSite& site) const;
 
+  /// Where blocks of key positions begin, for `rows` queries from position `first_query` on: 0, absolute.
+  virtual std::int64_t block_offset(const StepSite& site, std::int64_t first_query, std::int64_t rows) const;
+
+  /// Whether a context-parallel rank weighs its keys relative to the largest score it sees itself, and
+  /// whoever merges rescales (ring attention): true under native. False: relative to the maximum over ranks.
+  virtual bool uses_local_maximum(const StepSite& site) const;
+
+  /// Called on the hidden state [rows, d_model] that a pipeline stage hands to the next.
+  virtual void at_stage_boundary(const StepSite& site, std::span<float> x) const;
+
+  /// The order in which a token's experts, ascending, are added up on rank `expert_rank` of
+  /// `expert_degree`: as they are. Every rank holds as many experts as any other, ascending.
+  virtual void order_experts(const StepSite& site, int expert_degree, int expert_rank,
+                             std::span<std::int64_t> experts) const;
+
   /// Called on a rank's partial product of a row-parallel layer (role "o_proj" or "down") before the
   /// collective.
   virtual void after_partial(const StepSite& site, std::string_view role, std::span<float> partial) const;
 
-  /// Leaf width of the tree of a row-parallel sum of length k: the contract's `leaf`.
+  /// Leaf width of the tree of a sum of length k over ranks: the contract's `leaf`, for role "lm_head" (the
+  /// sum of exponentials over the vocabulary) 1.
   virtual std::int64_t leaf(const StepSite& site, std::string_view role, std::int64_t k,
                             std::int64_t leaf) const;
 

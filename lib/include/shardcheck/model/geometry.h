@@ -18,6 +18,10 @@ std::string_view to_string(Rope rope) noexcept;
 enum class Norm : std::uint8_t { rms, layer };
 std::string_view to_string(Norm norm) noexcept;
 
+/// Of the MLP: silu (Llama), gelu_tanh (GPT-2's approximation), gelu (by the error function, NeoX).
+enum class Activation : std::uint8_t { silu, gelu_tanh, gelu };
+std::string_view to_string(Activation activation) noexcept;
+
 struct Geometry {
   std::int64_t d_model = 256;
   std::int64_t n_layers = 4;
@@ -34,21 +38,25 @@ struct Geometry {
   bool o_bias = false;    // bias on the row-parallel o_proj (Llama's attention_bias has both)
   bool qk_norm = false;   // RMSNorm over head_dim on q and k (Qwen3)
 
-  // What follows has layouts, plans and digests; a forward pass refuses it (`require_forward`).
+  // Other families than Llama.
   Norm norm = Norm::rms;
+  Activation activation = Activation::silu;
   bool gated = true;           // gate and up projections; false: up alone (GPT-2, NeoX)
   bool mlp_bias = false;       // bias on the projections of the MLP
   bool sinks = false;          // one attention sink per query head (gpt-oss)
+  bool alibi = false;          // scores fall linearly with distance, a slope per head (BLOOM, MPT)
   std::int64_t positions = 0;  // rows of a learned position embedding, 0 = none (GPT-2)
 
   // Mixture of experts, 0 experts: every layer is dense.
   std::int64_t n_experts = 0;
-  std::int64_t expert_ffn = 0;    // width of one expert
-  std::int64_t shared_ffn = 0;    // width of the shared expert, 0 = none
-  std::int64_t dense_layers = 0;  // the first layers keep a dense MLP (DeepSeek)
-  bool router_bias = false;       // DeepSeek's e_score_correction_bias
+  std::int64_t experts_per_token = 2;  // that a token is routed to, never more than there are
+  std::int64_t expert_ffn = 0;         // width of one expert
+  std::int64_t shared_ffn = 0;         // width of the shared expert, 0 = none
+  std::int64_t dense_layers = 0;       // the first layers keep a dense MLP (DeepSeek)
+  bool router_bias = false;            // DeepSeek's e_score_correction_bias
 
-  // Multi-head latent attention (DeepSeek), kv_lora 0: ordinary attention.
+  // Multi-head latent attention (DeepSeek), kv_lora 0: ordinary attention. It has layouts, plans and digests;
+  // a forward pass refuses it (`require_forward`).
   std::int64_t q_lora = 0;  // 0: the query is projected directly
   std::int64_t kv_lora = 0;
   std::int64_t nope_dim = 0;  // of a head's query and key, without position
