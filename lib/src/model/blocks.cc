@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "shardcheck/arithmetic/exact_attention.h"
 #include "shardcheck/arithmetic/kernels.h"
 
@@ -28,20 +30,29 @@ void add_residual(const Numerics& numerics, Matrix& x, const Matrix& y) {
   numerics.store(x);
 }
 
-RotaryTables::RotaryTables(const Geometry& geometry, const Tokens& tokens) {
-  if (geometry.rope == Rope::none) return;
-  const auto entries = static_cast<std::size_t>(tokens.length * (geometry.head_dim / 2));
+std::vector<std::int32_t> positions_of(const Tokens& tokens) {
+  std::vector<std::int32_t> positions;
+  for (std::int64_t i = 0; i < tokens.count(); ++i)
+    positions.push_back(static_cast<std::int32_t>(i % tokens.length));
+  return positions;
+}
+
+RotaryTables::RotaryTables(const Geometry& geometry, std::vector<std::int32_t> positions)
+    : table_rows_(std::move(positions)) {
+  if (geometry.rope == Rope::none) table_rows_.clear();
+  if (table_rows_.empty()) return;
+  const auto [low, high] = std::ranges::minmax(table_rows_);
+  const std::int64_t count = high - low + 1;
+  const auto entries = static_cast<std::size_t>(count * (geometry.head_dim / 2));
   cos_.resize(entries);
   sin_.resize(entries);
-  rope_tables(0, tokens.length, geometry.head_dim, geometry.rope_theta, cos_.data(), sin_.data());
-  for (std::int64_t i = 0; i < tokens.count(); ++i) {
-    positions_.push_back(static_cast<std::int32_t>(i % tokens.length));
-  }
+  rope_tables(low, count, geometry.head_dim, geometry.rope_theta, cos_.data(), sin_.data());
+  for (std::int32_t& row : table_rows_) row -= low;
 }
 
 void RotaryTables::apply(const Numerics& numerics, Matrix& x, std::int64_t head_dim, bool half_split) const {
-  if (positions_.empty()) return;
-  apply_rope(x.values.data(), x.rows, x.width, x.width / head_dim, head_dim, positions_.data(), cos_.data(),
+  if (table_rows_.empty()) return;
+  apply_rope(x.values.data(), x.rows, x.width, x.width / head_dim, head_dim, table_rows_.data(), cos_.data(),
              sin_.data(), half_split);
   numerics.store(x);
 }
@@ -50,7 +61,7 @@ Matrix attend(const Geometry& geometry, const Numerics& numerics, const Tokens& 
               const Matrix& k, const Matrix& v, std::span<const std::int64_t> kv_of_head, bool causal) {
   Matrix out(q.rows, q.width);
   AttentionShape shape;
-  shape.rows = tokens.length;
+  shape.rows = shape.keys = tokens.length;
   shape.heads = q.width / geometry.head_dim;
   shape.kv_heads = k.width / geometry.head_dim;
   shape.head_dim = geometry.head_dim;
@@ -70,7 +81,10 @@ Matrix attend(const Geometry& geometry, const Numerics& numerics, const Tokens& 
   return out;
 }
 
-Matrix gated(const Numerics& numerics, const Matrix& gate, const Matrix& up) {
+Matrix activated(const Numerics&, Activation, const Matrix& up) { return up; }
+void subtract_row_means(const Numerics&, Matrix&) {}
+
+Matrix gated(const Numerics& numerics, Activation, const Matrix& gate, const Matrix& up) {
   Matrix out(gate.rows, gate.width);
   silu_multiply(gate.values, up.values, out.values);
   numerics.store(out);

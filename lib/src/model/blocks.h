@@ -23,15 +23,18 @@ void normalize_heads(const Numerics& numerics, Matrix& x, std::int64_t head_dim,
 /// x += y, stored.
 void add_residual(const Numerics& numerics, Matrix& x, const Matrix& y);
 
-/// Rotary tables and positions of a batch of equally long sequences.
+/// Position of every row of a batch of equally long sequences.
+std::vector<std::int32_t> positions_of(const Tokens& tokens);
+
+/// Rotary tables for rows at the given positions.
 class RotaryTables {
  public:
-  RotaryTables(const Geometry& geometry, const Tokens& tokens);
+  RotaryTables(const Geometry& geometry, std::vector<std::int32_t> positions);
   void apply(const Numerics& numerics, Matrix& x, std::int64_t head_dim, bool half_split) const;
 
  private:
   std::vector<float> cos_, sin_;
-  std::vector<std::int32_t> positions_;
+  std::vector<std::int32_t> table_rows_;  // of every row
 };
 
 /// Attention of every sequence of a batch over the heads held here.
@@ -39,7 +42,9 @@ Matrix attend(const Geometry& geometry, const Numerics& numerics, const Tokens& 
               const Matrix& k, const Matrix& v, std::span<const std::int64_t> kv_of_head, bool causal);
 
 /// silu(gate) * up.
-Matrix gated(const Numerics& numerics, const Matrix& gate, const Matrix& up);
+Matrix gated(const Numerics& numerics, Activation activation, const Matrix& gate, const Matrix& up);
+Matrix activated(const Numerics& numerics, Activation activation, const Matrix& up);
+void subtract_row_means(const Numerics& numerics, Matrix& x);
 
 /// Throws InvalidInput naming the position when a token is outside the vocabulary or the counts disagree.
 void require_tokens_of(const Geometry& geometry, const Tokens& tokens);

@@ -20,6 +20,14 @@ struct Matrix {
       : rows(row_count), width(row_width), values(static_cast<std::size_t>(row_count * row_width)) {}
   float* row(std::int64_t i) { return values.data() + i * width; }
   const float* row(std::int64_t i) const { return values.data() + i * width; }
+  /// Rows [first, last).
+  Matrix part(std::int64_t first, std::int64_t last) const {
+    Matrix rows_only;
+    rows_only.rows = last - first;
+    rows_only.width = width;
+    rows_only.values.assign(values.begin() + first * width, values.begin() + last * width);
+    return rows_only;
+  }
 
   std::int64_t rows = 0;
   std::int64_t width = 0;

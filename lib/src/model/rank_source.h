@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -10,20 +11,23 @@
 
 namespace shardcheck {
 
+/// A logical tensor by what it is.
+struct TensorRole {
+  std::string_view role;
+  std::int64_t layer = -1;   // -1 outside layers
+  std::int64_t expert = -1;  // -1 outside experts
+};
+
 class RankSource {
  public:
   virtual ~RankSource() = default;
 
-  /// Rows of a role; layer -1 outside layers.
-  virtual Tensor rows(std::string_view role, std::int64_t layer) const = 0;
-  /// The same as f32 values; empty when the geometry has no such role.
-  virtual std::vector<float> values(std::string_view role, std::int64_t layer) const = 0;
+  /// Rows of a role.
+  virtual Tensor rows(TensorRole role) const = 0;
+  /// The same as f32 values; empty when the geometry has no such tensor.
+  virtual std::vector<float> values(TensorRole role) const = 0;
   /// The rank's part of a linear layer. `tops` as LinearWeights takes them.
-  virtual LinearWeights linear(std::string_view role, std::int64_t layer,
-                               std::span<const std::int32_t> tops = {}) const = 0;
+  virtual LinearWeights linear(TensorRole role, std::span<const std::int32_t> tops = {}) const = 0;
 };
-
-/// Whether a model of the geometry has tensors of the role.
-bool has_role(const Geometry& geometry, std::string_view role);
 
 }  // namespace shardcheck

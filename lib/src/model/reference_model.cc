@@ -74,7 +74,7 @@ Matrix reordered_linear(const Matrix& x, const Tensor& weights, Stream stream, i
   return total;
 }
 
-void subtract_row_means(Matrix& x) {
+void subtract_means(Matrix& x) {
   for (std::int64_t i = 0; i < x.rows; ++i) {
     float sum = 0.0F;
     for (std::int64_t j = 0; j < x.width; ++j) sum += x.row(i)[j];
@@ -112,7 +112,7 @@ struct ReferenceModel::State {
   }
 
   Matrix normalized(Matrix x, const std::vector<float>& weight) const {
-    if (mistake.layer_norm) subtract_row_means(x);
+    if (mistake.layer_norm) subtract_means(x);
     std::vector<float> sums(static_cast<std::size_t>(x.rows));
     sums_of_squares(numerics.arithmetic, numerics.contract.shape, hidden_leaf(), x.values.data(), x.rows,
                     x.width, sums.data());
@@ -150,7 +150,7 @@ struct ReferenceModel::State {
 
   Matrix mlp_hidden(const ReferenceLayer& layer, const Matrix& x) const {
     const Matrix normed = normalized(x, layer.ffn_norm);
-    return gated(numerics, numerics.linear(normed, layer.gate, hidden_leaf()),
+    return gated(numerics, geometry.activation, numerics.linear(normed, layer.gate, hidden_leaf()),
                  numerics.linear(normed, layer.up, hidden_leaf()));
   }
 
@@ -193,7 +193,7 @@ const Geometry& ReferenceModel::geometry() const noexcept { return state_->geome
 Tensor ReferenceModel::forward(const Tokens& tokens, SummationOrder order) const {
   const State& s = *state_;
   require_tokens_of(s.geometry, tokens);
-  const RotaryTables rotary(s.geometry, tokens);
+  const RotaryTables rotary(s.geometry, positions_of(tokens));
   Matrix x = s.embed_tokens(tokens);
   for (std::size_t i = 0; i < s.layers.size(); ++i) {
     const ReferenceLayer& layer = s.layers[i];

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "model/step_rows.h"
 #include "shardcheck/arithmetic/kernels.h"
 
 namespace shardcheck {
@@ -32,9 +33,14 @@ std::vector<float> floats_of(std::span<const std::byte> bytes) {
   return values;
 }
 
-/// Part `rank` of `count` elements cut into `degree` nearly equal runs.
-std::pair<std::int64_t, std::int64_t> slice(std::int64_t count, int degree, int rank) {
-  return {count * rank / degree, count * (rank + 1) / degree};
+/// Rows [first, last) of every matrix, where its rank's share says.
+RankMatrices own_rows(const RankMatrices& sums, const std::vector<RowParallelPart>& parts, int degree) {
+  RankMatrices own;
+  for (std::size_t slot = 0; slot < sums.size(); ++slot) {
+    const auto [first, last] = StepRows::share(sums[slot].rows, degree, parts[slot].rank);
+    own.push_back(sums[slot].part(first, last));
+  }
+  return own;
 }
 
 /// Values as the storage dtype spells them: what a second shot ships.
@@ -59,6 +65,16 @@ void append_widened(std::span<const std::byte> bytes, DType storage, float* out)
 
 RankMatrices RowParallelSum::operator()(const Layer& layer, const std::vector<RowParallelPart>& parts,
                                         const RankMatrices& xs) const {
+  if (!layer.scatters || degree() == 1) return whole_sum(layer, parts, xs);
+  if (numerics_.arithmetic == Arithmetic::tree && reductions(layer, parts) == 1) {
+    require_cuts_between_leaves(layer);
+    return reduce_scatter(layer, covers(layer, parts, xs), xs.front().rows, whole_bias(parts));
+  }
+  return own_rows(whole_sum(layer, parts, xs), parts, degree());
+}
+
+RankMatrices RowParallelSum::whole_sum(const Layer& layer, const std::vector<RowParallelPart>& parts,
+                                       const RankMatrices& xs) const {
   switch (numerics_.arithmetic) {
     case Arithmetic::native:
       return native_sum(layer, parts, xs);
@@ -155,6 +171,13 @@ bool RowParallelSum::exchanges_in_two_shots(std::int64_t rows) const {
   return rows * geometry_.d_model * static_cast<std::int64_t>(sizeof(float)) >= kTwoShotBytes;
 }
 
+std::vector<std::int64_t> RowParallelSum::bounds_of(std::int64_t count, std::int64_t unit) const {
+  std::vector<std::int64_t> bounds = {0};
+  for (int rank = 0; rank < degree(); ++rank)
+    bounds.push_back(StepRows::share(count, degree(), rank).second * unit);
+  return bounds;
+}
+
 void RowParallelSum::require_cuts_between_leaves(const Layer& layer) const {
   const std::int64_t leaf = leaf_of(layer);
   std::int64_t largest = 0;
@@ -226,33 +249,41 @@ RankMatrices RowParallelSum::one_shot(const Layer& layer, const std::vector<std:
   return RankMatrices(covers.size(), sum);
 }
 
-RankMatrices RowParallelSum::two_shot(const Layer& layer, const std::vector<std::vector<float>>& covers,
-                                      std::int64_t rows, std::span<const float> bias) const {
-  const std::int64_t width = rows * geometry_.d_model;
-  const auto local = collective_.local_ranks();
-  // First shot: rank r gets slice r of every node.
+std::vector<std::vector<float>> RowParallelSum::finished_slices(const Layer& layer,
+                                                                const std::vector<std::vector<float>>& covers,
+                                                                std::int64_t width,
+                                                                std::span<const std::int64_t> bounds,
+                                                                std::span<const float> bias) const {
   std::vector<std::vector<std::vector<float>>> pieces(covers.size());
   std::vector<std::vector<std::span<const std::byte>>> sends;
   for (std::size_t slot = 0; slot < covers.size(); ++slot) {
-    for (int rank = 0; rank < degree(); ++rank) {
-      const auto [begin, end] = slice(width, degree(), rank);
+    for (std::size_t rank = 0; rank + 1 < bounds.size(); ++rank) {
       auto& piece = pieces[slot].emplace_back();
-      for (std::int64_t node = 0; node < std::ssize(covers[slot]); node += width)
-        piece.insert(piece.end(), covers[slot].begin() + node + begin, covers[slot].begin() + node + end);
+      for (auto node = covers[slot].begin(); node != covers[slot].end(); node += width)
+        piece.insert(piece.end(), node + bounds[rank], node + bounds[rank + 1]);
     }
     sends.push_back(bytes_of(pieces[slot]));
   }
   const auto received = collective_.all_to_all_bytes(sends);
+  std::vector<std::vector<float>> finished;
+  for (std::size_t slot = 0; slot < received.size(); ++slot) {
+    const auto rank = static_cast<std::size_t>(collective_.local_ranks()[slot]);
+    std::vector<float>& root =
+        finished.emplace_back(complete(layer, received[slot], bounds[rank + 1] - bounds[rank]));
+    for (std::size_t i = 0; i < root.size() && !bias.empty(); ++i)
+      root[i] += bias[(static_cast<std::size_t>(bounds[rank]) + i) % bias.size()];
+  }
+  return finished;
+}
+
+RankMatrices RowParallelSum::two_shot(const Layer& layer, const std::vector<std::vector<float>>& covers,
+                                      std::int64_t rows, std::span<const float> bias) const {
+  const std::int64_t width = rows * geometry_.d_model;
   // Second shot: finished values, in the storage dtype.
   const DType storage = numerics_.contract.storage;
   std::vector<std::vector<std::byte>> finished;
-  for (std::size_t slot = 0; slot < received.size(); ++slot) {
-    const auto [begin, end] = slice(width, degree(), local[slot]);
-    std::vector<float> root = complete(layer, received[slot], end - begin);
-    for (std::size_t i = 0; i < root.size() && !bias.empty(); ++i)
-      root[i] += bias[(static_cast<std::size_t>(begin) + i) % bias.size()];
-    finished.push_back(stored_bytes(root, storage));
-  }
+  for (const auto& values : finished_slices(layer, covers, width, bounds_of(width, 1), bias))
+    finished.push_back(stored_bytes(values, storage));
   const std::vector<std::span<const std::byte>> slices(finished.begin(), finished.end());
   std::vector<std::size_t> sizes;
   const auto gathered = collective_.all_gather_bytes(slices, sizes);
@@ -262,6 +293,20 @@ RankMatrices RowParallelSum::two_shot(const Layer& layer, const std::vector<std:
                                     layer.role, gathered.size(), sum.values.size()));
   append_widened(gathered, storage, sum.values.data());
   return RankMatrices(covers.size(), sum);
+}
+
+RankMatrices RowParallelSum::reduce_scatter(const Layer& layer, const std::vector<std::vector<float>>& covers,
+                                            std::int64_t rows, std::span<const float> bias) const {
+  const std::int64_t d = geometry_.d_model;
+  RankMatrices own;
+  for (auto& values : finished_slices(layer, covers, rows * d, bounds_of(rows, d), bias)) {
+    Matrix& sum = own.emplace_back();
+    sum.rows = std::ssize(values) / d;
+    sum.width = d;
+    sum.values = std::move(values);
+    numerics_.store(sum);
+  }
+  return own;
 }
 
 std::vector<std::vector<std::int32_t>> RowParallelSum::agreed_tops(const RankMatrices& xs) const {

@@ -42,11 +42,13 @@ class RowParallelSum {
     std::int64_t layer;
     std::vector<std::int64_t> cuts;
     std::int64_t leaf;
+    bool scatters = false;  // each rank keeps its share of the rows: a reduce-scatter
 
     std::int64_t k() const { return cuts.back(); }
   };
 
-  /// xs[slot] [rows, part of K] to the stored output [rows, d_model] of every local rank.
+  /// xs[slot] [rows, part of K] to the stored output of every local rank: [rows, d_model], or its share of
+  /// the rows (see StepRows::share) where the layer scatters.
   RankMatrices operator()(const Layer& layer, const std::vector<RowParallelPart>& parts,
                           const RankMatrices& xs) const;
 
@@ -66,6 +68,7 @@ class RowParallelSum {
   std::vector<TreeNode> nodes_of_rank(const Layer& layer, int rank) const;
   int reductions(const Layer& layer, const std::vector<RowParallelPart>& parts) const;
 
+  RankMatrices whole_sum(const Layer&, const std::vector<RowParallelPart>&, const RankMatrices&) const;
   RankMatrices native_sum(const Layer&, const std::vector<RowParallelPart>&, const RankMatrices&) const;
   RankMatrices tree_sum(const Layer&, const std::vector<RowParallelPart>&, const RankMatrices&) const;
   RankMatrices exact_sum(const Layer&, const std::vector<RowParallelPart>&, const RankMatrices&) const;
@@ -77,9 +80,18 @@ class RowParallelSum {
   std::vector<float> complete(const Layer& layer, std::span<const std::byte> gathered,
                               std::int64_t width) const;
   RankMatrices one_shot(const Layer&, const std::vector<std::vector<float>>& covers, std::int64_t rows) const;
+  /// First shot: every local rank's slice of the sum, finished in f32. Rank r has elements
+  /// [bounds[r], bounds[r + 1]).
+  std::vector<std::vector<float>> finished_slices(const Layer&, const std::vector<std::vector<float>>& covers,
+                                                  std::int64_t width, std::span<const std::int64_t> bounds,
+                                                  std::span<const float> bias) const;
   RankMatrices two_shot(const Layer&, const std::vector<std::vector<float>>& covers, std::int64_t rows,
                         std::span<const float> bias) const;
+  RankMatrices reduce_scatter(const Layer&, const std::vector<std::vector<float>>& covers, std::int64_t rows,
+                              std::span<const float> bias) const;
   bool exchanges_in_two_shots(std::int64_t rows) const;
+  /// Boundaries of `count` units of `unit` elements shared out over the ranks.
+  std::vector<std::int64_t> bounds_of(std::int64_t count, std::int64_t unit) const;
 
   ExactPartial exact_part(const Layer&, const RowParallelPart&, const Matrix& x,
                           std::span<const std::int32_t> tops) const;

@@ -101,8 +101,14 @@ class ShardedModel {
   std::vector<Tensor> token_logprobs(const BatchStep& step, std::span<const std::int32_t> targets,
                                      KvCache& cache) const;
 
- private:
   struct State;
+
+ private:
+  void read_shards(const ShardedTensors& shards);
+  void read_views(const TensorMap& tensors, const PackedModel::State* packed);
+  template <typename Output>
+  std::vector<Tensor> run(const BatchStep& step, KvCache& cache, const Output& output) const;
+
   std::unique_ptr<State> state_;
 };
 

@@ -1,0 +1,91 @@
+#include "model/experts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "shardcheck/arithmetic/functions.h"
+
+namespace shardcheck {
+namespace {
+
+/// What experts are chosen by.
+std::vector<float> choice_scores(std::span<const float> logits, std::span<const float> bias) {
+  std::vector<float> scores(logits.begin(), logits.end());
+  if (bias.empty()) return scores;
+  for (std::size_t e = 0; e < scores.size(); ++e) scores[e] = sigmoid_f32(scores[e]) + bias[e];
+  return scores;
+}
+
+/// All experts, the best first; of equal scores the lower expert.
+std::vector<std::int64_t> ranking(std::span<const float> scores) {
+  std::vector<std::int64_t> order(scores.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) {
+    return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
+  });
+  return order;
+}
+
+std::int64_t chosen_per_token(const Geometry& geometry) {
+  return std::min(geometry.experts_per_token, geometry.n_experts);
+}
+
+/// Unnormalised weights of the chosen experts, then each over their sum.
+std::vector<float> weights_of(std::span<const float> logits, std::span<const std::int64_t> experts,
+                              bool sigmoids) {
+  std::vector<float> weights;
+  for (const std::int64_t expert : experts) weights.push_back(logits[static_cast<std::size_t>(expert)]);
+  const float top = *std::ranges::max_element(weights);
+  float sum = 0.0F;
+  for (float& weight : weights) {
+    weight = sigmoids ? sigmoid_f32(weight) : exp_f32(weight - top);
+    sum += weight;
+  }
+  for (float& weight : weights) weight /= sum;
+  return weights;
+}
+
+}  // namespace
+
+std::vector<RoutedToken> route(const Geometry& geometry, const Matrix& logits,
+                               std::span<const float> router_bias) {
+  std::vector<RoutedToken> routed;
+  for (std::int64_t i = 0; i < logits.rows; ++i) {
+    const std::span<const float> row(logits.row(i), static_cast<std::size_t>(logits.width));
+    RoutedToken& token = routed.emplace_back();
+    token.experts = ranking(choice_scores(row, router_bias));
+    token.experts.resize(static_cast<std::size_t>(chosen_per_token(geometry)));
+    std::ranges::sort(token.experts);
+    token.weights = weights_of(row, token.experts, !router_bias.empty());
+  }
+  return routed;
+}
+
+bool has_tie_at_cut(const Geometry& geometry, std::span<const float> logits,
+                    std::span<const float> router_bias) {
+  const auto chosen = static_cast<std::size_t>(chosen_per_token(geometry));
+  if (chosen >= logits.size()) return false;
+  const std::vector<float> scores = choice_scores(logits, router_bias);
+  const std::vector<std::int64_t> order = ranking(scores);
+  return scores[static_cast<std::size_t>(order[chosen - 1])] ==
+         scores[static_cast<std::size_t>(order[chosen])];
+}
+
+void combine_experts(const Numerics& numerics, std::span<const ExpertTerm> terms, const float* shared,
+                     std::int64_t width, float* y) {
+  for (std::int64_t j = 0; j < width; ++j) {
+    if (numerics.arithmetic == Arithmetic::exact) {
+      LongAccumulator sum;
+      for (const ExpertTerm& term : terms) sum.add_product(term.weight, term.output[j]);
+      if (shared != nullptr) sum.add(shared[j]);
+      y[j] = sum.round();
+      continue;
+    }
+    float sum = 0.0F;
+    for (const ExpertTerm& term : terms) sum = std::fma(term.weight, term.output[j], sum);
+    y[j] = shared == nullptr ? sum : sum + shared[j];
+  }
+}
+
+}  // namespace shardcheck

@@ -1,0 +1,78 @@
+// One forward pass of a sharded model over the tokens of a step: embedding, layers stage by stage, final
+// norm. The same body on every mesh; what an axis adds is a collective at one place.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/blocks.h"
+#include "model/kv_cache.h"
+#include "model/sharded_state.h"
+#include "model/step_rows.h"
+
+namespace shardcheck {
+
+class ForwardPass {
+ public:
+  /// The step must have been checked; all arguments outlive the pass.
+  ForwardPass(const ShardedModel::State& model, const BatchStep& step, KvCache::State& cache);
+
+  /// After the final norm, the rows of each slot's context rank on the slots of the last stage; nothing on
+  /// the others.
+  RankMatrices hidden();
+
+  const StepRows& rows() const { return rows_; }
+  StepSite site(std::size_t slot, std::int64_t layer) const;
+
+ private:
+  const RankPlace& place(std::size_t slot) const { return model_.places[slot]; }
+  std::int64_t own_rows(std::size_t slot) const { return rows_.rows_of(place(slot).cp); }
+  /// visit(index, group) for the tensor-parallel groups of a stage.
+  template <typename Visit>
+  void for_each_group(int stage, const Visit& visit) const;
+  template <typename Visit>
+  void for_each_slot(int stage, const Visit& visit) const;
+
+  void embed(RankMatrices& xs) const;
+  void sum_bits(const MeshGroups::Group& group, RankMatrices& xs) const;
+  void add_positions(RankMatrices& xs) const;
+  void hand_over(int stage, RankMatrices& xs) const;
+  void attention(int stage, std::int64_t layer, RankMatrices& xs);
+  void mlp(int stage, std::int64_t layer, RankMatrices& xs) const;
+
+  Matrix normalized(std::size_t slot, std::int64_t layer, Matrix x, const NormWeights& weights) const;
+  /// Under sequence parallelism: a slot's share of its context rank's rows, and back.
+  Matrix share_of(std::size_t slot, const Matrix& x) const;
+  RankMatrices gathered(int stage, RankMatrices xs) const;
+
+  struct Projections {
+    Matrix q, k, v;
+  };
+  Projections project(std::size_t slot, std::int64_t layer, const Matrix& normed) const;
+  void remember(std::size_t slot, std::int64_t layer, const Projections& projections);
+  RankMatrices attend(int stage, std::int64_t layer, const std::vector<Projections>& projections) const;
+
+  Matrix mlp_hidden(const MlpWeights& weights, const Matrix& normed) const;
+  /// The row-parallel product of every slot of a stage, summed over its tensor-parallel group.
+  struct RowProduct {
+    std::string_view role;
+    std::int64_t layer;
+    std::int64_t k;
+    std::int64_t leaf;
+    bool scatters;
+  };
+  template <typename Weights>
+  RankMatrices row_parallel(int stage, const RowProduct& product, RankMatrices xs,
+                            const Weights& weights_of) const;
+  RankMatrices dense(int stage, std::int64_t layer, const RankMatrices& normed) const;
+  RankMatrices experts(int stage, std::int64_t layer, const RankMatrices& normed) const;
+
+  const ShardedModel::State& model_;
+  const BatchStep& step_;
+  KvCache::State& cache_;
+  StepRows rows_;
+  std::vector<RotaryTables> rotary_;  // by context rank
+};
+
+}  // namespace shardcheck

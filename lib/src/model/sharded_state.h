@@ -1,0 +1,49 @@
+// What a ShardedModel holds: the weights of its slots, and the sums over each tensor-parallel group.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/rank_weights.h"
+#include "model/row_parallel.h"
+#include "shardcheck/model/sharded_model.h"
+
+namespace shardcheck {
+
+struct ShardedModel::State {
+  /// `owned` is set where the model made the groups itself.
+  State(Geometry g, const Consumer& used_consumer, std::unique_ptr<MeshGroups> owned, MeshGroups& used_groups,
+        Numerics used_numerics, const ForwardSteps& used_steps, Execution used_execution);
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  /// Reads every slot's weights: one source a slot.
+  void load(const std::vector<std::unique_ptr<RankSource>>& sources);
+
+  std::size_t slots() const { return places.size(); }
+  int stages() const { return groups.mesh().degree(Axis::pp); }
+  int tp_degree() const { return groups.mesh().degree(Axis::tp); }
+  bool sequence_parallel() const { return execution.sequence_parallel && tp_degree() > 1; }
+  bool is_active(std::size_t slot, int stage) const { return places[slot].pp == stage; }
+  std::int64_t hidden_leaf() const { return numerics.contract.leaf_d_model; }
+
+  Geometry geometry;
+  const Consumer& consumer;
+  std::unique_ptr<MeshGroups> owned_groups;
+  MeshGroups& groups;
+  Numerics numerics;
+  const ForwardSteps& steps;
+  Execution execution;
+  std::vector<RankPlace> places;             // by slot
+  std::vector<RankWeights> ranks;            // by slot
+  std::vector<RowParallelSum> row_parallel;  // by tensor-parallel group
+
+ private:
+  RankPlace place_of(std::size_t slot) const;
+  void require_execution() const;
+  void load_row_parallel(const std::vector<std::unique_ptr<RankSource>>& sources, std::int64_t layer);
+};
+
+}  // namespace shardcheck
