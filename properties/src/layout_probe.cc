@@ -35,8 +35,7 @@ bool is_representable(const LayoutName& name, const Geometry& geometry) {
 bool has_running_consumer(const LayoutName& name, const Geometry& geometry) {
   try {
     const LayoutTable& table = LayoutTable::built_in(name.table);
-    if (name.mesh().size() != name.tp_degree()) return false;
-    consumer_named(table.consumer()).require_supported(geometry, name.tp_degree());
+    require_executable(consumer_named(table.consumer()), geometry, name);
     return true;
   } catch (const UnsupportedLayout&) {
     return false;

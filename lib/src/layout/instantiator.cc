@@ -87,8 +87,10 @@ std::vector<Instantiator::Place> Instantiator::places_of(const TableRule& rule) 
 }
 
 bool Instantiator::has(const std::string& role, const Place& place) const {
-  const std::int64_t layer = scope_of_role(role) == RoleScope::model ? -1 : place.layer;
-  return logical_.find(logical_name(role, layer)).has_value();
+  const RoleScope scope = scope_of_role(role).value();
+  const std::int64_t layer = scope == RoleScope::model ? -1 : place.layer;
+  const std::int64_t expert = scope == RoleScope::expert ? place.expert : -1;
+  return logical_.find(logical_name(role, layer, expert)).has_value();
 }
 
 bool Instantiator::applies(const TableRule& rule, const Place& place) const {

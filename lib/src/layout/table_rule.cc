@@ -113,14 +113,17 @@ std::vector<PlacementRule> parse_placements(const JsonField& json) {
   return placements;
 }
 
-/// A role of the model, or of the layer that the rule speaks of.
-std::string parse_condition(const JsonField& json, RoleScope scope) {
+/// A role of the model, or of the layer or expert that the rule speaks of.
+std::string parse_condition(const JsonField& json, RoleScope scope, bool stacks_experts) {
   std::string role = json.text();
   const auto found = scope_of_role(role);
   if (!found) json.fail(fmt::format("unknown role '{:.64}' (known: {})", role, fmt::join(role_names(), " ")));
-  if (*found == RoleScope::expert || *found > scope) {
+  if (*found > scope) {
     json.fail(fmt::format("role '{}' is not one of the model{}", role,
                           scope == RoleScope::model ? "" : " or of a layer"));
+  }
+  if (*found == RoleScope::expert && stacks_experts) {
+    json.fail(fmt::format("role '{}' is one of an expert; allowed where experts are not stacked", role));
   }
   return role;
 }
@@ -245,8 +248,9 @@ TableRule TableRule::parse(const JsonField& json) {
     named.at("pad").require_object({"multiple"});
     rule.pad_multiple_.push_back(parse_size(named.at("pad").at("multiple")));
   }
-  if (named.has("with")) rule.with_ = parse_condition(named.at("with"), rule.scope());
-  if (named.has("without")) rule.without_ = parse_condition(named.at("without"), rule.scope());
+  if (named.has("with")) rule.with_ = parse_condition(named.at("with"), rule.scope(), rule.stacks_experts_);
+  if (named.has("without"))
+    rule.without_ = parse_condition(named.at("without"), rule.scope(), rule.stacks_experts_);
   if (named.has("stage")) {
     if (rule.scope() != RoleScope::model) named.at("stage").fail("allowed for roles outside layers");
     rule.stage_ = parse_stage(named.at("stage"));

@@ -87,7 +87,7 @@ TEST(WrongTable, HeaderFields) {
         "mesh[1]: unknown mesh axis 'tensor' (allowed: tp ep etp pp dp cp)"},
        {header("mesh", {"tp", "tp"}), "mesh[1]: axis tp appears twice"},
        {header("expert_axis", "experts"), "expert_axis: unknown mesh axis 'experts'"},
-       {header("expert_axis", "ep"), "expert_axis: axis ep is not in the table's mesh"},
+       {header("expert_axis", "etp"), "expert_axis: axis etp is not in the table's mesh"},
        {header("expert_policy", "chunk"), "expert_policy: unknown value 'chunk' (allowed: even balanced)"},
        {header("local_numbers", 1), "local_numbers: expected true or false, got number"},
        {header("rules", json::object()), "rules: expected an array, got object"},
@@ -182,10 +182,10 @@ TEST(WrongTable, PlacementFields) {
        {placed(json::array()), "placement: 0 elements, allowed 1..6"},
        {placed({{{"kind", "replicate"}, {"axis", "xp"}}}),
         "placement[0]: axis: unknown axis 'xp' (allowed: tp ep etp pp dp cp)"},
-       {placed({{"kind", "shard"}, {"dim", 0}, {"axis", "dp"}}),
-        where + "axis dp is not in the table's mesh"},
-       {placed({{{"kind", "shard"}, {"dim", 0}}, {{"kind", "replicate"}, {"axis", "pp"}}}),
-        where + "axis pp is not in the table's mesh"},
+       {placed({{"kind", "shard"}, {"dim", 0}, {"axis", "etp"}}),
+        where + "axis etp is not in the table's mesh"},
+       {placed({{{"kind", "shard"}, {"dim", 0}}, {{"kind", "replicate"}, {"axis", "etp"}}}),
+        where + "axis etp is not in the table's mesh"},
        {placed({{"kind", "shard"}, {"dim", 0}, {"multiple", 2}}),
         where + "multiple: allowed with the policy padded only"},
        {placed({{"kind", "shard"}, {"dim", 0}, {"policy", "padded"}, {"unit", 2}}),
@@ -234,8 +234,8 @@ TEST(WrongTable, ThatDoesNotFitTheGeometry) {
           rule(t, "qkv").update({{"logical", {"k", "v"}}, {"placement", {{"kind", "replicate"}}}});
         },
         "mine.json: no rule for the logical tensor 'layers.0.q'"},
-       {[](json& t) { rule(t, "o_proj")["logical"] = {"sinks"}; },
-        "rule 'layers.{layer}.o_proj': logical: the geometry lacks the roles sinks"},
+       {[](json& t) { rule(t, "o_proj")["logical"] = {"kv_up"}; },
+        "rule 'layers.{layer}.o_proj': logical: the geometry lacks the roles kv_up"},
        {[](json& t) { rule(t, "qkv_bias").erase("optional"); },
         "logical: the geometry lacks the roles q_bias"},
        {set("lm_head", "tensor", "layers.2.down"), "two rules make the tensor 'layers.2.down'"}});
@@ -281,8 +281,8 @@ TEST(WrongTable, MeshesThatDoNotFit) {
   const auto unsupported = [](const Geometry& geometry, const char* layout) {
     return refusal_of<UnsupportedLayout>([&] { make_layout(parse_layout_name(layout), geometry); });
   };
-  EXPECT_EQ(refusal_of([] { make_layout(parse_layout_name("seed:dp2"), small()); }),
-            "layout seed:dp2: axis dp is not carried by the table 'seed' (allowed: tp)");
+  EXPECT_EQ(refusal_of([] { make_layout(parse_layout_name("seed:etp2"), small()); }),
+            "layout seed:etp2: axis etp is not carried by the table 'seed' (allowed: tp ep pp cp dp)");
   EXPECT_THAT(
       unsupported(small(), "megatron-llama:pp2"),
       StartsWith("layout megatron-llama:pp2: n_layers=3 do not spread evenly over PP degree 2; first"));

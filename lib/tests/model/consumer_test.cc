@@ -125,7 +125,9 @@ TEST(Consumer, UnknownNamesAndRolesAreErrors) {
   EXPECT_THROW(consumer_named("deepspeed"), InvalidInput);
   EXPECT_THROW(consumer_named("seed").locate(rich(), 2, 0, "no_such_role", 0), std::invalid_argument);
   EXPECT_EQ(consumer_names(),
-            (std::vector<std::string>{"hf", "megatron", "seed", "seed-summed-bias", "torchtitan", "vllm"}));
+            (std::vector<std::string>{"hf", "hf-gpt2", "hf-mixtral", "hf-moe", "hf-neox", "megatron",
+                                      "megatron-moe", "seed", "seed-summed-bias", "torchtitan", "vllm",
+                                      "vllm-moe"}));
 }
 
 }  // namespace

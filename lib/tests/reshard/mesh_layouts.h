@@ -46,6 +46,14 @@ inline Geometry gpt2() {
   return g;
 }
 
+/// Experts without gates among dense layers with biases, and attention sinks.
+inline Geometry sinks() {
+  Geometry g = experts();
+  g.gated = false;
+  g.mlp_bias = g.sinks = true;
+  return g;
+}
+
 struct Family {
   Geometry geometry;
   std::vector<std::string> layouts;

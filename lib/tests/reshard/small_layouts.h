@@ -59,7 +59,7 @@ inline TensorMap logical(const Geometry& geometry, DType dtype) {
   return tensors;
 }
 
-/// Every layout of the tables that a forward pass reads that can hold a geometry at a degree
+/// Every layout of the tables for Llamas that a forward pass reads that can hold a geometry at a degree
 /// of 1..max_degree.
 inline std::vector<Layout> layouts(const Geometry& geometry, int max_degree) {
   std::vector<int> candidates(static_cast<std::size_t>(max_degree));
@@ -67,7 +67,8 @@ inline std::vector<Layout> layouts(const Geometry& geometry, int max_degree) {
   std::vector<Layout> all;
   for (const std::string& name : LayoutTable::built_in_names()) {
     const LayoutTable& table = LayoutTable::built_in(name);
-    if (table.consumer() == "none" || name == "sglang-llama") continue;  // the latter is vllm-llama's twin
+    if (table.consumer() == "none" || table.family() != "llama" || name == "sglang-llama")
+      continue;  // the latter is vllm-llama's twin
     for (const int degree : supported_degrees(table, geometry, candidates)) {
       all.push_back(table.instantiate(geometry, degree));
     }
