@@ -1,4 +1,4 @@
-// exp, log, sine, cosine, sigmoid and silu on Highway vectors of f32. The same bodies are the scalar
+// exp, log, sine, cosine, sigmoid, silu and gelu on Highway vectors of f32. The same bodies are the scalar
 // functions (a vector of one lane), so that the scalar and the SIMD forms cannot differ. Every step is one
 // IEEE operation or one fused multiply-add, in the order written. Coefficients are minimax polynomials (Remez
 // exchange in 113-bit arithmetic, then rounded to f32); the error given beside each is that of the rounded
@@ -49,6 +49,14 @@ HWY_INLINE V OrQuietNan(D d, V x, V result) {
   return hn::IfThenElse(hn::IsNaN(x), quiet, result);
 }
 
+/// `yes` where x has its sign bit set, -0 included. Highway's own mixes bits of both before SSE4.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V IfSignBit(D d, V x, V yes, V no) {
+  const IntTag<D> di;
+  const V sign = hn::BitCast(d, hn::BroadcastSignBit(hn::BitCast(di, x)));
+  return hn::IfThenElse(hn::MaskFromVec(sign), yes, no);
+}
+
 /// 2^n for -126 <= n <= 127.
 template <class D>
 HWY_INLINE hn::Vec<D> PowerOfTwo(D d, hn::Vec<IntTag<D>> n) {
@@ -56,9 +64,10 @@ HWY_INLINE hn::Vec<D> PowerOfTwo(D d, hn::Vec<IntTag<D>> n) {
   return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
 }
 
-/// e^x where x is no NaN (any value where it is). x = n ln 2 + r, |r| <= ln 2 / 2.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V ExpOrdered(D d, V x) {
+/// e^(x + low...) where x is no NaN (any value where it is). x = n ln 2 + r, |r| <= ln 2 / 2; `low`, if
+/// given, is a rounding error of x.
+template <class D, class V = hn::Vec<D>, typename... Low>
+HWY_INLINE V ExpOrdered(D d, V x, Low... low) {
   const IntTag<D> di;
   const V one = hn::Set(d, 1.0f);
   const V round = hn::Set(d, kRoundToInt);
@@ -68,11 +77,13 @@ HWY_INLINE V ExpOrdered(D d, V x) {
   const V n = hn::Sub(shifted, round);
   const V ln2_low = hn::Set(d, -0x1.05c61p-29f);
   const V high = FusedNegMulAdd(n, hn::Set(d, 0x1.62e43p-1f), clamped);  // exact
-  const V r = FusedNegMulAdd(n, ln2_low, high);
+  V r = FusedNegMulAdd(n, ln2_low, high);
+  ((r = hn::Add(r, low)), ...);
   const V q = Polynomial(d, r, 0x1p-1f, 0x1.555554p-3f, 0x1.55548ep-5f, 0x1.111272p-7f, 0x1.6d8dbp-10f,
                          0x1.9f081p-13f);  // (e^r - 1 - r) / r^2, 2^-29.8
   // high, not r, is the linear term: it has no rounding error.
-  const V tail = FusedNegMulAdd(n, ln2_low, hn::Mul(hn::Mul(r, r), q));
+  V tail = FusedNegMulAdd(n, ln2_low, hn::Mul(hn::Mul(r, r), q));
+  ((tail = hn::Add(tail, low)), ...);
   const V mantissa = hn::Add(one, hn::Add(high, tail));
   // In two steps, of which the first is exact: n reaches -150 and 128.
   const auto exponent = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, round));
@@ -237,6 +248,62 @@ HWY_INLINE V Silu(D d, V x) {
   // -inf * 0 would be NaN; the limit is -0, which the lowest finite value gives.
   const V finite = hn::Max(x, hn::Set(d, std::numeric_limits<float>::lowest()));
   return OrQuietNan(d, x, hn::Mul(finite, SigmoidOrdered(d, x)));
+}
+
+/// t * Phi(-t) / exp(-t^2 / 2) for 0 <= t <= 13.5, Phi the normal distribution: t p(u) / (t + c) with
+/// u = (t - c) / (t + c).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ScaledNormalTail(D d, V t) {
+  const V c = hn::Set(d, 2.78125f);
+  const V one = hn::Set(d, 1.0f);
+  const V sum = hn::Add(t, c);
+  const V rounded = hn::Div(hn::Sub(t, c), sum);
+  // t - c - u (t + c), in terms without a rounding of t + c.
+  const V residual = FusedNegMulAdd(rounded, t, FusedNegMulAdd(hn::Add(rounded, one), c, t));
+  const V u = hn::Add(rounded, hn::Div(residual, sum));
+  const V p = Polynomial(d, u, 0x1.70d2ep-1f, -0x1.ea83dp-2f, 0x1.81f5aap-3f, -0x1.4a9c24p-6f,
+                         -0x1.068486p-6f, 0x1.ee32b6p-9f, 0x1.388026p-9f, -0x1.b64d44p-12f, -0x1.cfad36p-12f,
+                         -0x1.057eccp-18f, 0x1.5b099p-15f);  // 2^-26.3
+  return hn::Div(hn::Mul(t, p), sum);
+}
+
+/// x Phi(x): below zero as it stands, above as x - x Phi(-x). t^2 / 2 is high + low, so that exp loses
+/// nothing.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Gelu(D d, V x) {
+  // Beyond 20 exp(-t^2 / 2) is 0: bounded, so that infinities do not meet it.
+  const V t = hn::Min(hn::Abs(x), hn::Set(d, 20.0f));
+  const V half = hn::Mul(t, hn::Set(d, 0.5f));
+  const V high = hn::Mul(t, half);
+  const V minus_low = FusedNegMulAdd(t, half, high);
+  const V e = ExpOrdered(d, hn::Neg(high), minus_low);
+  const V scaled = ScaledNormalTail(d, t);
+  const V result = IfSignBit(d, x, hn::Neg(hn::Mul(scaled, e)), FusedNegMulAdd(scaled, e, x));
+  return OrQuietNan(d, x, result);
+}
+
+/// x / (1 + exp(-w)), w = x (c0 + c1 x^2) with c0 = 2 sqrt(2/pi), c1 = 0.044715 c0; |w| is high + low.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V GeluTanh(D d, V x) {
+  // Beyond 20 exp(-|w|) is 0.
+  const V t = hn::Min(hn::Abs(x), hn::Set(d, 20.0f));
+  const V c0 = hn::Set(d, 0x1.988454p+0f);
+  const V c1 = hn::Set(d, 0x1.2444f2p-4f);
+  const V square = hn::Mul(t, t);
+  const V square_low = FusedMulAdd(t, t, hn::Neg(square));
+  const V product = hn::Mul(square, c1);
+  const V product_low = FusedMulAdd(square_low, c1, FusedMulAdd(square, c1, hn::Neg(product)));
+  const V constants_low = FusedMulAdd(square, hn::Set(d, 0x1.49b16ap-29f), hn::Set(d, -0x1.857936p-25f));
+  // An exact two-sum.
+  const V slope = hn::Add(product, c0);
+  const V back = hn::Sub(slope, product);
+  const V cut = hn::Add(hn::Sub(product, hn::Sub(slope, back)), hn::Sub(c0, back));
+  const V slope_low = hn::Add(cut, hn::Add(product_low, constants_low));
+  const V high = hn::Mul(t, slope);
+  const V low = FusedMulAdd(t, slope_low, FusedMulAdd(t, slope, hn::Neg(high)));
+  const V e = ExpOrdered(d, hn::Neg(high), hn::Neg(low));
+  const V numerator = IfSignBit(d, x, hn::Neg(hn::Mul(t, e)), x);
+  return OrQuietNan(d, x, hn::Div(numerator, hn::Add(hn::Set(d, 1.0f), e)));
 }
 
 }  // namespace HWY_NAMESPACE

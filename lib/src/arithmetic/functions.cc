@@ -32,6 +32,8 @@ SHARDCHECK_ELEMENTWISE(Sin)
 SHARDCHECK_ELEMENTWISE(Cos)
 SHARDCHECK_ELEMENTWISE(Sigmoid)
 SHARDCHECK_ELEMENTWISE(Silu)
+SHARDCHECK_ELEMENTWISE(Gelu)
+SHARDCHECK_ELEMENTWISE(GeluTanh)
 #undef SHARDCHECK_ELEMENTWISE
 
 }  // namespace HWY_NAMESPACE
@@ -53,6 +55,10 @@ HWY_EXPORT(CosEach);
 HWY_EXPORT(SigmoidOne);
 HWY_EXPORT(SiluOne);
 HWY_EXPORT(SiluEach);
+HWY_EXPORT(GeluOne);
+HWY_EXPORT(GeluEach);
+HWY_EXPORT(GeluTanhOne);
+HWY_EXPORT(GeluTanhEach);
 
 void require_equal_sizes(std::span<const float> in, std::span<float> out) {
   if (in.size() != out.size())
@@ -97,6 +103,8 @@ float sin_f32(float x) noexcept { return HWY_DYNAMIC_DISPATCH(SinOne)(x); }
 float cos_f32(float x) noexcept { return HWY_DYNAMIC_DISPATCH(CosOne)(x); }
 float sigmoid_f32(float x) noexcept { return HWY_DYNAMIC_DISPATCH(SigmoidOne)(x); }
 float silu_f32(float x) noexcept { return HWY_DYNAMIC_DISPATCH(SiluOne)(x); }
+float gelu_f32(float x) noexcept { return HWY_DYNAMIC_DISPATCH(GeluOne)(x); }
+float gelu_tanh_f32(float x) noexcept { return HWY_DYNAMIC_DISPATCH(GeluTanhOne)(x); }
 
 float rsqrt_f32(float x) noexcept {
   // The sign of the NaN of an invalid operation differs by processor.
@@ -146,6 +154,8 @@ SHARDCHECK_SPAN_FORM(log_f32, LogEach)
 SHARDCHECK_SPAN_FORM(sin_f32, SinEach)
 SHARDCHECK_SPAN_FORM(cos_f32, CosEach)
 SHARDCHECK_SPAN_FORM(silu_f32, SiluEach)
+SHARDCHECK_SPAN_FORM(gelu_f32, GeluEach)
+SHARDCHECK_SPAN_FORM(gelu_tanh_f32, GeluTanhEach)
 #undef SHARDCHECK_SPAN_FORM
 
 }  // namespace shardcheck

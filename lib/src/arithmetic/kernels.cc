@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <stdexcept>
 #include <vector>
 
@@ -205,21 +204,6 @@ void attention(const AttentionShape& shape, const float* q, const float* k, cons
       packed = true;
       run.attend_head(q + h * shape.head_dim, out + h * shape.head_dim);
     }
-  }
-}
-
-void silu_multiply(std::span<const float> gate, std::span<const float> up, std::span<float> out) {
-  if (gate.size() != up.size() || gate.size() != out.size()) {
-    throw std::invalid_argument(
-        fmt::format("silu_multiply: gate has {} values, up {}, out {}; they must agree", gate.size(),
-                    up.size(), out.size()));
-  }
-  // In pieces by way of a buffer, so that `out` may be `gate` or `up`.
-  std::array<float, 512> piece;
-  for (std::size_t first = 0; first < gate.size(); first += piece.size()) {
-    const std::size_t count = std::min(piece.size(), gate.size() - first);
-    silu_f32(gate.subspan(first, count), std::span(piece).first(count));
-    for (std::size_t i = 0; i < count; ++i) out[first + i] = piece[i] * up[first + i];
   }
 }
 

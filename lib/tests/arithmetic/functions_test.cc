@@ -214,6 +214,51 @@ TEST(Silu, HasItsEdges) {
   EXPECT_EQ(silu_f32(100.0f), 100.0f);
 }
 
+double gelu(double x) { return 0.5 * x * std::erfc(-x / std::numbers::sqrt2); }
+
+double gelu_tanh(double x) {
+  const double w = 2.0 * std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+  return x < 0.0 ? x * std::exp(w) / (1.0 + std::exp(w)) : x / (1.0 + std::exp(-w));
+}
+
+// Where the function is normal.
+std::vector<float> gelu_inputs(float low) {
+  std::vector<float> inputs = concatenate(every_binade(), evenly(low, 30.0f, 1 << 20));
+  std::erase_if(inputs, [&](float x) { return x < low || std::abs(x) < 4 * kMinNormal; });
+  return inputs;
+}
+
+TEST(Gelu, IsWithinFourUlpAndFiveFarBelowZero) {
+  expect_ulp_below(4.0, gelu_f32, gelu, gelu_inputs(-5.0f));
+  expect_ulp_below(5.0, gelu_f32, gelu, gelu_inputs(-13.0f));
+  expect_ulp_below(4.0, gelu_f32, gelu, evenly(-1.0f, 1.0f, 1 << 20));
+}
+
+TEST(GeluTanh, IsWithinFourUlp) {
+  expect_ulp_below(4.0, gelu_tanh_f32, gelu_tanh, gelu_inputs(-10.0f));
+  expect_ulp_below(4.0, gelu_tanh_f32, gelu_tanh, evenly(-1.0f, 1.0f, 1 << 20));
+}
+
+TEST(Gelu, VanishesSmoothlyBelowItsNormalRange) {
+  for (const float x : evenly(-25.0f, -9.0f, 1 << 14)) {
+    const auto wide = static_cast<double>(x);
+    ASSERT_NEAR(gelu_f32(x), gelu(wide), 0x1p-145 + std::abs(gelu(wide)) * 0x1p-21) << x;
+    ASSERT_NEAR(gelu_tanh_f32(x), gelu_tanh(wide), 0x1p-145 + std::abs(gelu_tanh(wide)) * 0x1p-21) << x;
+  }
+}
+
+TEST(Gelu, HasItsEdges) {
+  for (const ScalarForm form : {ScalarForm{gelu_f32}, ScalarForm{gelu_tanh_f32}}) {
+    for (const float x : {-kInfinity, -kMax, -20.0f, -0.0f}) {
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(form(x)), 0x80000000U) << x;
+    }
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(form(0.0f)), 0U);
+    EXPECT_EQ(form(kInfinity), kInfinity);
+    EXPECT_EQ(form(kMax), kMax);
+    EXPECT_EQ(form(100.0f), 100.0f);
+  }
+}
+
 TEST(Rsqrt, IsWithinTwoRoundings) {
   for (const float x : every_binade()) {
     if (!(x > 0.0f)) continue;
@@ -273,7 +318,9 @@ constexpr Forms kForms[] = {{"exp", exp_f32, exp_f32},
                             {"log", log_f32, log_f32},
                             {"sin", sin_f32, sin_f32},
                             {"cos", cos_f32, cos_f32},
-                            {"silu", silu_f32, silu_f32}};
+                            {"silu", silu_f32, silu_f32},
+                            {"gelu", gelu_f32, gelu_f32},
+                            {"gelu_tanh", gelu_tanh_f32, gelu_tanh_f32}};
 
 class Elementwise : public testing::TestWithParam<Forms> {
  protected:

@@ -342,6 +342,26 @@ TEST(SiluMultiply, IsElementwiseWhereverTheResultGoes) {
   EXPECT_THROW(silu_multiply(gate, std::span(up).first(3), out), std::invalid_argument);
 }
 
+TEST(Activate, IsTheActivationOfEveryElement) {
+  Stream stream(13, "activate");
+  const Floats x = oracle::random_values(stream, 1300), up = oracle::random_values(stream, 1300);
+  const std::pair<Activation, float (*)(float) noexcept> cases[] = {
+      {Activation::silu, silu_f32}, {Activation::gelu_tanh, gelu_tanh_f32}, {Activation::gelu, gelu_f32}};
+  for (const auto& [activation, function] : cases) {
+    Floats expected, products, out(1300), in_place = x;
+    for (std::size_t i = 0; i < x.size(); ++i) expected.push_back(function(x[i]));
+    for (std::size_t i = 0; i < x.size(); ++i) products.push_back(expected[i] * up[i]);
+    activate(activation, x, out);
+    activate(activation, in_place, in_place);
+    EXPECT_EQ(bits(out), bits(expected)) << to_string(activation);
+    EXPECT_EQ(bits(in_place), bits(expected)) << to_string(activation);
+    activate_multiply(activation, x, up, out);
+    EXPECT_EQ(bits(out), bits(products)) << to_string(activation);
+    EXPECT_THROW(activate(activation, x, std::span(out).first(3)), std::invalid_argument);
+    EXPECT_THROW(activate_multiply(activation, x, up, std::span(out).first(3)), std::invalid_argument);
+  }
+}
+
 TEST(AddInPlace, AddsElementByElement) {
   Floats x = {1.0F, 2.0F, -0.0F};
   add_in_place(x, Floats{0.5F, -2.0F, -0.0F});

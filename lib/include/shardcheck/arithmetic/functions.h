@@ -31,6 +31,12 @@ float cos_f32(float x) noexcept;
 float sigmoid_f32(float x) noexcept;
 float silu_f32(float x) noexcept;
 
+/// x Phi(x) = 0.5 x (1 + erf(x / sqrt 2)), and GPT-2's approximation of it, x sigmoid(2 sqrt(2/pi)
+/// (x + 0.044715 x^3)). Both are -0 at -inf and -0, inf at inf. Error at most 4 ULP for x >= -5, at most
+/// 5 ULP where the result is normal (x >= -13, and x >= -10).
+float gelu_f32(float x) noexcept;
+float gelu_tanh_f32(float x) noexcept;
+
 /// 1 / sqrt(x) as one IEEE square root and one IEEE division. rsqrt(+-0) = +-inf, rsqrt(inf) = +0, negative
 /// to NaN.
 float rsqrt_f32(float x) noexcept;
@@ -46,5 +52,7 @@ void log_f32(std::span<const float> in, std::span<float> out);
 void sin_f32(std::span<const float> in, std::span<float> out);
 void cos_f32(std::span<const float> in, std::span<float> out);
 void silu_f32(std::span<const float> in, std::span<float> out);
+void gelu_f32(std::span<const float> in, std::span<float> out);
+void gelu_tanh_f32(std::span<const float> in, std::span<float> out);
 
 }  // namespace shardcheck

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shardcheck/arithmetic/tree.h"
+#include "shardcheck/model/geometry.h"
 
 namespace shardcheck {
 
@@ -90,7 +91,13 @@ void complete_attention(const AttentionShape& shape, std::span<const AttentionPa
 /// between them for other numbers.
 std::vector<float> alibi_slopes(std::int64_t heads);
 
-/// out = silu(gate) * up, elementwise.
+/// out = act(x), elementwise: an MLP without a gate. `out` may be `x`. Throws std::invalid_argument for spans
+/// of different lengths.
+void activate(Activation activation, std::span<const float> x, std::span<float> out);
+/// out = act(gate) * up, elementwise; `out` may be one of them. Throws as `activate`.
+void activate_multiply(Activation activation, std::span<const float> gate, std::span<const float> up,
+                       std::span<float> out);
+/// The same with silu.
 void silu_multiply(std::span<const float> gate, std::span<const float> up, std::span<float> out);
 
 /// x += y; and x[i][j] += bias[j].
