@@ -245,6 +245,23 @@ void narrower(const Case& c, std::vector<Case>& out) {
     propose_keeping_squares(c, out, [&](Case& s) { s.geometry.ffn = ffn; });
 }
 
+/// Fewer and shorter sequences, fewer chunks, plainer execution.
+void plainer_steps(const Case& c, std::vector<Case>& out) {
+  propose(c, out, [](Case& s) { s.sequence_parallel = false; });
+  propose(c, out, [](Case& s) { s.context_ends.clear(); });
+  for (std::size_t i = 0; i < c.lengths.size(); ++i) {
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    if (c.lengths.size() > 1) propose(c, out, [&](Case& s) { s.lengths.erase(s.lengths.begin() + at); });
+    for (const std::int64_t length : steps_toward(c.lengths[i], 1))
+      propose(c, out, [&](Case& s) { s.lengths[i] = length; });
+  }
+  for (std::size_t i = 0; i < c.chunks.size(); ++i) {
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    propose(c, out, [&](Case& s) { s.chunks.erase(s.chunks.begin() + at); });
+    propose(c, out, [&](Case& s) { --s.chunks[i]; });
+  }
+}
+
 void shorter_inputs(const Case& c, std::vector<Case>& out) {
   for (const std::int64_t batch : steps_toward(c.batch, 1))
     propose(c, out, [&](Case& s) { s.batch = batch; });
@@ -267,11 +284,10 @@ void shorter_text(const Case& c, std::vector<Case>& out) {
 }
 
 /// Most drastic first.
-constexpr Pass kPasses[] = {forget_everything, fewer_axes,      plainer_family,
-                            fewer_layers,      drop_features,   default_contract,
-                            simpler_tables,    smaller_degrees, fewer_heads_and_degrees,
-                            fewer_heads,       narrower,        shorter_inputs,
-                            shorter_text};
+constexpr Pass kPasses[] = {
+    forget_everything, fewer_axes,       plainer_family, plainer_steps,   fewer_layers,
+    drop_features,     default_contract, simpler_tables, smaller_degrees, fewer_heads_and_degrees,
+    fewer_heads,       narrower,         shorter_inputs, shorter_text};
 
 bool parses_back(const Case& c) {
   try {
@@ -323,15 +339,34 @@ double case_size(const Case& c) {
   for (const std::int64_t unusual : {g.positions, g.n_experts, g.expert_ffn, g.shared_ffn, g.dense_layers,
                                      g.q_lora, g.kv_lora, g.nope_dim, g.rope_dim, g.v_dim})
     size += distance(unusual, 0);
-  for (const bool differs :
-       {g.norm_eps != zero.norm_eps, g.rope != zero.rope, g.rope_theta != zero.rope_theta, g.tied, g.qkv_bias,
-        g.o_bias, c.tree_shape != simplest().tree_shape, c.leaf != simplest().leaf,
-        c.key_block != simplest().key_block, !c.degrees.empty(), c.exchange != simplest().exchange, g.qk_norm,
-        c.dtype != simplest().dtype, c.weights != simplest().weights, g.norm != zero.norm, !g.gated,
-        g.mlp_bias, g.sinks, g.router_bias})
+  for (const bool differs : {g.norm_eps != zero.norm_eps,
+                             g.rope != zero.rope,
+                             g.rope_theta != zero.rope_theta,
+                             g.tied,
+                             g.qkv_bias,
+                             g.o_bias,
+                             c.tree_shape != simplest().tree_shape,
+                             c.leaf != simplest().leaf,
+                             c.key_block != simplest().key_block,
+                             !c.degrees.empty(),
+                             c.exchange != simplest().exchange,
+                             g.qk_norm,
+                             c.dtype != simplest().dtype,
+                             c.weights != simplest().weights,
+                             g.norm != zero.norm,
+                             !g.gated,
+                             g.mlp_bias,
+                             g.sinks,
+                             g.router_bias,
+                             g.activation != zero.activation,
+                             g.alibi,
+                             c.sequence_parallel})
     size += differs ? 1.0 : 0.0;
   size += layout_size(c.source) + layout_size(c.target) + layout_size(c.via);
   size += c.seed == 0 ? 0.0 : 1.0 + std::log2(1.0 + static_cast<double>(c.seed));
+  for (const auto* list : {&c.lengths, &c.chunks, &c.context_ends}) {
+    for (const std::int64_t number : *list) size += distance(number, 0);
+  }
   return size + static_cast<double>(c.input.size());
 }
 

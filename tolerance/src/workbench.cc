@@ -60,6 +60,15 @@ bool same(const Tensor& expected, const Tensor& actual) {
   return shared || expected.same_bytes(actual);
 }
 
+/// The reference runs a batch of equally long sequences as a whole.
+void require_even_sequences(const Case& c) {
+  if (!c.lengths.empty() || !c.chunks.empty())
+    throw InvalidInput(
+        fmt::format("{}: the law {} runs whole batches of equally long sequences; allowed: batch "
+                    "and length",
+                    c.lengths.empty() ? "chunks" : "lengths", c.law));
+}
+
 }  // namespace
 
 std::string_view to_string(Oracle oracle) noexcept {
@@ -126,6 +135,7 @@ struct Workbench::State {
 
 Workbench::Workbench(Case c) {
   validate(c.geometry);
+  require_even_sequences(c);
   // Layouts are refused before a weight is drawn.
   make_layout(c.source, c.geometry);
   make_layout(c.target, c.geometry);
@@ -136,6 +146,7 @@ Workbench::Workbench(Case c) {
 
 Workbench::Workbench(Case c, TensorMap weights, Tokens tokens) {
   validate(c.geometry);
+  require_even_sequences(c);
   require_weights_of(c.geometry, weights);
   state_ = std::make_unique<State>(std::move(c), std::move(weights), std::move(tokens));
 }
@@ -189,10 +200,10 @@ ShardedTensors Workbench::moved(Subject& subject, const TensorMap& full) {
 std::vector<Tensor> Workbench::execute(Subject& subject, const ShardedTensors& shards,
                                        Arithmetic arithmetic) {
   const State& s = *state_;
-  const auto collective = subject.collective(s.target.degree);
   require_executable(s.target);
-  const ShardedModel model(s.value.geometry, shards, consumer_named(s.target.consumer), *collective,
-                           arithmetic, s.contract, subject.steps(), s.value.exchange);
+  MeshGroups groups(s.target.mesh, [&](int degree) { return subject.collective(degree); });
+  const ShardedModel model(s.value.geometry, shards, consumer_named(s.target.consumer), groups, arithmetic,
+                           s.contract, execution_of(s.value), subject.steps());
   return model.forward(s.tokens);
 }
 

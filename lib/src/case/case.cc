@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "case/case_fields.h"
@@ -37,13 +38,20 @@ struct Work {
   double largest_activation = 0.0;
 };
 
+std::int64_t longest(const Case& c) { return c.lengths.empty() ? c.length : std::ranges::max(c.lengths); }
+
+std::int64_t token_count(const Case& c) {
+  return c.lengths.empty() ? c.batch * c.length
+                           : std::accumulate(c.lengths.begin(), c.lengths.end(), std::int64_t{0});
+}
+
 Work work_of(const Case& c) {
   const Geometry& g = c.geometry;
-  const auto tokens = static_cast<double>(c.batch * c.length);
+  const auto tokens = static_cast<double>(token_count(c));
   const auto d = static_cast<double>(g.d_model), vocab = static_cast<double>(g.vocab);
   const auto width = static_cast<double>(g.attention_width()), ffn = static_cast<double>(g.ffn);
   const double layer = d * (2.0 * width + 2.0 * static_cast<double>(g.kv_width()) + 3.0 * ffn) +
-                       2.0 * static_cast<double>(c.length) * width;
+                       2.0 * static_cast<double>(longest(c)) * width;
   Work work;
   work.multiply_adds = tokens * (static_cast<double>(g.n_layers) * layer + d * vocab);
   work.largest_activation = tokens * std::max({d, width, ffn, vocab});
@@ -90,10 +98,21 @@ void require_consistent(const Case& c) {
   if (c.batch * c.length > kMaxTokens)
     refuse("length", std::to_string(c.length),
            fmt::format("at most {} with batch={} ({} tokens)", kMaxTokens / c.batch, c.batch, kMaxTokens));
+  if (!c.lengths.empty() && (c.batch != 1 || c.length != Case().length))
+    refuse("lengths", fmt::format("{}", fmt::join(c.lengths, ",")),
+           "even, or the defaults of batch and length, which it replaces");
+  if (token_count(c) > kMaxTokens)
+    refuse("lengths", fmt::format("{}", fmt::join(c.lengths, ",")),
+           fmt::format("{} tokens in all", kMaxTokens));
+  for (const std::int64_t end : c.context_ends) {
+    if (end % c.key_block != 0)
+      refuse("context_ends", fmt::format("{}", fmt::join(c.context_ends, ",")),
+             fmt::format("multiples of key_block={}", c.key_block));
+  }
   require_bounded_work(c);
   // Exact attention keeps a value per query and key.
-  if (c.arithmetic == Arithmetic::exact && c.length > kMaxExactLength)
-    refuse("length", std::to_string(c.length),
+  if (c.arithmetic == Arithmetic::exact && longest(c) > kMaxExactLength)
+    refuse("length", std::to_string(longest(c)),
            fmt::format("at most {} with arithmetic=exact", kMaxExactLength));
   if (!c.degrees.empty()) require_target_of(contract_of(c), c);
   const double parameters = parameter_count(g);
@@ -124,6 +143,21 @@ Geometry default_geometry() {
   g.ffn = 8;
   g.vocab = 16;
   return g;
+}
+
+Execution execution_of(const Case& c) {
+  Execution execution;
+  execution.exchange = c.exchange;
+  execution.sequence_parallel = c.sequence_parallel;
+  execution.context_ends = c.context_ends;
+  const std::vector<std::int64_t> bounds = stage_bounds(c.geometry.n_layers, c.target);
+  execution.stage_ends.assign(bounds.begin() + 1, bounds.end() - 1);
+  return execution;
+}
+
+std::vector<std::int64_t> lengths_of(const Case& c) {
+  return c.lengths.empty() ? std::vector<std::int64_t>(static_cast<std::size_t>(c.batch), c.length)
+                           : c.lengths;
 }
 
 Case parse_case(std::string_view line) {

@@ -91,26 +91,29 @@ Field layout_field(std::string key, Access field) {
           }};
 }
 
-/// Ascending TP degrees, "1,2,4"; "all" stands for every degree the geometry divides by.
-Field degrees_field() {
-  const std::string allowed = "all, or ascending degrees in 1..1024 like 1,2,4";
-  return {
-      "degrees", allowed,
-      [](const Case& c) { return c.degrees.empty() ? "all" : fmt::format("{}", fmt::join(c.degrees, ",")); },
-      [allowed](Case& c, std::string_view text) {
-        std::vector<int> degrees;
-        for (std::string_view rest = text; text != "all" && !rest.empty();) {
-          const std::size_t comma = rest.find(',');
-          int degree = 0;
-          const bool ascending = parse_number(rest.substr(0, comma), degree) && degree <= 1024 &&
-                                 degree > (degrees.empty() ? 0 : degrees.back());
-          if (!ascending || comma + 1 == rest.size()) refuse("degrees", text, allowed);
-          degrees.push_back(degree);
-          rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
-        }
-        if (degrees.empty() && text != "all") refuse("degrees", text, allowed);
-        c.degrees = std::move(degrees);
-      }};
+/// Whole numbers in low..high like 1,2,4, ascending where `ascends`; `none` stands for an empty list.
+template <typename Number, typename Access>
+Field list_field(std::string key, std::string none, Number low, Number high, bool ascends, Access field) {
+  const std::string allowed =
+      fmt::format("{}, or {}numbers in {}..{} like 1,2,4", none, ascends ? "ascending " : "", low, high);
+  return {key, allowed,
+          [none, field](const Case& c) {
+            return field(c).empty() ? none : fmt::format("{}", fmt::join(field(c), ","));
+          },
+          [=](Case& c, std::string_view text) {
+            std::vector<Number> numbers;
+            for (std::string_view rest = text; text != none && !rest.empty();) {
+              const std::size_t comma = rest.find(',');
+              Number number = 0;
+              const bool fits = parse_number(rest.substr(0, comma), number) && number >= low &&
+                                number <= high && (!ascends || numbers.empty() || number > numbers.back());
+              if (!fits || comma + 1 == rest.size()) refuse(key, text, allowed);
+              numbers.push_back(number);
+              rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
+            }
+            if (numbers.empty() && text != none) refuse(key, text, allowed);
+            field(c) = std::move(numbers);
+          }};
 }
 
 Field fault_field() {
@@ -230,7 +233,8 @@ std::vector<Field> run_fields() {
           "leaf", 1, kMaxWidth, [](auto& c) -> auto& { return c.leaf; }),
       integer_field(
           "key_block", 1, kMaxTokens, [](auto& c) -> auto& { return c.key_block; }),
-      degrees_field(),
+      list_field<int>(
+          "degrees", "all", 1, 1024, true, [](auto& c) -> auto& { return c.degrees; }),
       choice_field<CoverExchange>(
           "exchange",
           {{"automatic", CoverExchange::automatic},
@@ -246,10 +250,18 @@ std::vector<Field> run_fields() {
           "target", [](auto& c) -> auto& { return c.target; }),
       layout_field(
           "via", [](auto& c) -> auto& { return c.via; }),
+      flag_field(
+          "sequence_parallel", [](auto& c) -> auto& { return c.sequence_parallel; }),
+      list_field<std::int64_t>(
+          "context_ends", "blocks", 1, kMaxTokens, true, [](auto& c) -> auto& { return c.context_ends; }),
       integer_field(
           "batch", 1, kMaxTokens, [](auto& c) -> auto& { return c.batch; }),
       integer_field(
           "length", 1, kMaxTokens, [](auto& c) -> auto& { return c.length; }),
+      list_field<std::int64_t>(
+          "lengths", "even", 1, kMaxTokens, false, [](auto& c) -> auto& { return c.lengths; }),
+      list_field<std::int64_t>(
+          "chunks", "whole", 1, kMaxTokens, true, [](auto& c) -> auto& { return c.chunks; }),
       {"seed", "a whole number in 0..18446744073709551615",
        [](const Case& c) { return std::to_string(c.seed); },
        [](Case& c, std::string_view text) {

@@ -8,9 +8,27 @@
 namespace shardcheck {
 namespace {
 
-/// First layer of every pipeline stage, then the number of layers. Source: Megatron-Core
-/// get_transformer_layer_offset, without virtual stages.
-std::vector<std::int64_t> stage_bounds(std::int64_t layers, const LayoutName& name, int stages) {
+std::vector<std::int64_t> expert_bounds(const LayoutTable& table, const Geometry& geometry, int ranks) {
+  std::vector<std::int64_t> bounds = {0};
+  if (table.expert_policy() == SplitPolicy::even && geometry.n_experts % ranks != 0) {
+    throw UnsupportedLayout(fmt::format("n_experts={} is not divisible by {} degree {}", geometry.n_experts,
+                                        to_string(table.expert_axis()), ranks));
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    bounds.push_back(part_of(table.expert_policy(), geometry.n_experts, ranks, rank).second);
+  }
+  return bounds;
+}
+
+int bucket_of(const std::vector<std::int64_t>& bounds, std::int64_t index) {
+  return static_cast<int>(std::upper_bound(bounds.begin(), bounds.end(), index) - bounds.begin()) - 1;
+}
+
+}  // namespace
+
+// Source: Megatron-Core get_transformer_layer_offset, without virtual stages.
+std::vector<std::int64_t> stage_bounds(std::int64_t layers, const LayoutName& name) {
+  const int stages = name.degree("pp");
   const std::int64_t first = name.first_stage_layers, last = name.last_stage_layers;
   const int ends = (first > 0 ? 1 : 0) + (last > 0 ? 1 : 0);
   const std::int64_t middle = stages - ends, rest = layers - first - last;
@@ -30,24 +48,6 @@ std::vector<std::int64_t> stage_bounds(std::int64_t layers, const LayoutName& na
   return bounds;
 }
 
-std::vector<std::int64_t> expert_bounds(const LayoutTable& table, const Geometry& geometry, int ranks) {
-  std::vector<std::int64_t> bounds = {0};
-  if (table.expert_policy() == SplitPolicy::even && geometry.n_experts % ranks != 0) {
-    throw UnsupportedLayout(fmt::format("n_experts={} is not divisible by {} degree {}", geometry.n_experts,
-                                        to_string(table.expert_axis()), ranks));
-  }
-  for (int rank = 0; rank < ranks; ++rank) {
-    bounds.push_back(part_of(table.expert_policy(), geometry.n_experts, ranks, rank).second);
-  }
-  return bounds;
-}
-
-int bucket_of(const std::vector<std::int64_t>& bounds, std::int64_t index) {
-  return static_cast<int>(std::upper_bound(bounds.begin(), bounds.end(), index) - bounds.begin()) - 1;
-}
-
-}  // namespace
-
 Instantiator::Instantiator(const LayoutTable& table, const Geometry& geometry, const LayoutName& name)
     : table_(table), geometry_(geometry), name_(name), mesh_(name.mesh()), logical_(geometry) {
   for (const auto& [axis, degree] : mesh_.axes()) {
@@ -58,7 +58,7 @@ Instantiator::Instantiator(const LayoutTable& table, const Geometry& geometry, c
     throw InvalidLayout(fmt::format("layout {}: axis {} is not carried by the table '{}' (allowed: {})",
                                     to_string(name), to_string(axis), table.name(), fmt::join(names, " ")));
   }
-  first_layer_ = stage_bounds(geometry.n_layers, name, mesh_.degree(Axis::pp));
+  first_layer_ = stage_bounds(geometry.n_layers, name);
   first_expert_ = expert_bounds(table, geometry, mesh_.degree(table.expert_axis()));
 }
 

@@ -42,8 +42,13 @@ struct Case {
   LayoutName target;                                  // target=seed
   LayoutName via;                                     // via=seed: the middle layout of reshard_composes
   WeightStyle weights = WeightStyle::powered;         // weights=powered|recorded
+  bool sequence_parallel = false;                     // sequence_parallel=true
+  std::vector<std::int64_t> context_ends;             // context_ends=64,192: see Execution; default: blocks
   std::int64_t batch = 1;
-  std::int64_t length = 32;  // tokens per sequence
+  std::int64_t length = 32;           // tokens per sequence
+  std::vector<std::int64_t> lengths;  // lengths=3,17: of every sequence, in place of batch and length
+  std::vector<std::int64_t>
+      chunks;  // chunks=5,12: positions at which chunks of prefill begin; default: whole
   std::uint64_t seed = 0;
   std::string fault;  // NAME or NAME:ARGUMENT
   std::string input;  // free text of laws about text; quoted, JSON string escapes
@@ -62,6 +67,13 @@ std::string print_case(const Case& c);
 /// The contract that the case's keys fix: of the geometry, dtype and contract keys, never of source and
 /// target. Throws InvalidCase when a degree of `degrees` does not divide the geometry.
 Contract contract_of(const Case& c);
+
+/// How the case's target runs: stages as its layout gives them, and the keys of execution. Throws
+/// UnsupportedLayout when layers do not spread over the stages.
+Execution execution_of(const Case& c);
+
+/// Length of every sequence.
+std::vector<std::int64_t> lengths_of(const Case& c);
 
 /// Keys of the grammar with their allowed values and defaults, for help texts and the nearest-key hint.
 struct CaseKey {

@@ -47,6 +47,10 @@ std::string to_string(const LayoutName& name);
 /// not checked here.
 LayoutName parse_layout_name(std::string_view text);
 
+/// First layer of every pipeline stage of a layout, then the number of layers: equal stages but for the end
+/// stages that the name gives. Throws UnsupportedLayout when layers do not spread so.
+std::vector<std::int64_t> stage_bounds(std::int64_t layers, const LayoutName& name);
+
 /// One tensor of a framework's files: its name there, the logical tensors in it and how they are arranged,
 /// and how it lies over the ranks.
 struct LayoutEntry {
