@@ -23,7 +23,7 @@ std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 struct Problem {
   Problem(Stream& stream, Kind kind, std::int64_t rows, std::int64_t kv_heads, std::int64_t head_dim) {
     const std::int64_t heads = kv_heads * stream.integer(1, 3);
-    shape.rows = rows;
+    shape.rows = shape.keys = rows;
     shape.heads = heads;
     shape.kv_heads = kv_heads;
     shape.head_dim = head_dim;
@@ -145,7 +145,7 @@ TEST(ExactAttention, OfAQueryIsThatOfTheKeysItSees) {
     Problem problem = Problem::draw(stream, Kind::normal);
     problem.shape.causal = true;
     const Floats all = problem.run();
-    problem.shape.rows = stream.integer(1, problem.shape.rows);
+    problem.shape.rows = problem.shape.keys = stream.integer(1, problem.shape.rows);
     const Floats fewer = problem.run();
     const auto seen = at(problem.shape.rows * problem.shape.out_stride);
     EXPECT_EQ(bits(fewer), bits(std::span(all).first(seen)));
@@ -285,7 +285,7 @@ TEST(ExactAttention, RefusesWhatDoesNotFit) {
   wrong.pop_back();
   EXPECT_THROW(attend(problem.shape, wrong), std::invalid_argument);
   AttentionShape endless = problem.shape;
-  endless.rows = (std::int64_t{1} << 18) + 1;
+  endless.rows = endless.keys = (std::int64_t{1} << 18) + 1;
   EXPECT_THROW(attend(endless, problem.kv_of_head), std::invalid_argument);
 
   const RankKeys rank(problem, {0, 1, 2, 3});
