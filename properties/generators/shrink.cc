@@ -101,6 +101,7 @@ void plainer_family(const Case& c, std::vector<Case>& out) {
   const Geometry& plain = simplest().geometry;
   propose(c, out, [&](Case& s) {
     for (const auto width : kWidths) s.geometry.*width = plain.*width;
+    s.geometry.experts_per_token = plain.experts_per_token;
     s.geometry.router_bias = false;
   });
   propose(c, out, [](Case& s) {
@@ -109,7 +110,12 @@ void plainer_family(const Case& c, std::vector<Case>& out) {
   propose(c, out, [](Case& s) { s.geometry.router_bias = false; });
   propose(c, out, [](Case& s) { s.geometry.mlp_bias = false; });
   propose(c, out, [](Case& s) { s.geometry.sinks = false; });
+  propose(c, out, [](Case& s) { s.geometry.alibi = false; });
+  propose(c, out, [](Case& s) { s.geometry.gated = true; });
   propose(c, out, [](Case& s) { s.geometry.norm = Norm::rms; });
+  propose(c, out, [](Case& s) { s.geometry.activation = Activation::silu; });
+  for (const std::int64_t experts : steps_toward(c.geometry.experts_per_token, plain.experts_per_token))
+    propose(c, out, [&](Case& s) { s.geometry.experts_per_token = experts; });
   for (const auto width : kWidths) {
     for (const std::int64_t less : {std::int64_t{0}, std::int64_t{1}, c.geometry.*width / 2}) {
       propose(c, out, [&](Case& s) { s.geometry.*width = less; });
@@ -318,17 +324,32 @@ double case_size(const Case& c) {
   double size = distance(g.d_model, zero.d_model) + distance(g.n_layers, zero.n_layers) +
                 distance(g.n_heads, zero.n_heads) + distance(g.n_kv_heads, zero.n_kv_heads) +
                 distance(g.head_dim, zero.head_dim) + distance(g.ffn, zero.ffn) +
-                distance(g.vocab, zero.vocab) + distance(c.batch, simplest().batch) +
-                distance(c.length, simplest().length);
+                distance(g.vocab, zero.vocab) + distance(g.experts_per_token, zero.experts_per_token) +
+                distance(c.batch, simplest().batch) + distance(c.length, simplest().length);
   for (const std::int64_t unusual : {g.positions, g.n_experts, g.expert_ffn, g.shared_ffn, g.dense_layers,
                                      g.q_lora, g.kv_lora, g.nope_dim, g.rope_dim, g.v_dim})
     size += distance(unusual, 0);
-  for (const bool differs :
-       {g.norm_eps != zero.norm_eps, g.rope != zero.rope, g.rope_theta != zero.rope_theta, g.tied, g.qkv_bias,
-        g.o_bias, c.tree_shape != simplest().tree_shape, c.leaf != simplest().leaf,
-        c.key_block != simplest().key_block, !c.degrees.empty(), c.exchange != simplest().exchange, g.qk_norm,
-        c.dtype != simplest().dtype, c.weights != simplest().weights, g.norm != zero.norm, !g.gated,
-        g.mlp_bias, g.sinks, g.router_bias})
+  for (const bool differs : {g.norm_eps != zero.norm_eps,
+                             g.rope != zero.rope,
+                             g.rope_theta != zero.rope_theta,
+                             g.tied,
+                             g.qkv_bias,
+                             g.o_bias,
+                             c.tree_shape != simplest().tree_shape,
+                             c.leaf != simplest().leaf,
+                             c.key_block != simplest().key_block,
+                             !c.degrees.empty(),
+                             c.exchange != simplest().exchange,
+                             g.qk_norm,
+                             c.dtype != simplest().dtype,
+                             c.weights != simplest().weights,
+                             g.norm != zero.norm,
+                             !g.gated,
+                             g.mlp_bias,
+                             g.sinks,
+                             g.router_bias,
+                             g.alibi,
+                             g.activation != zero.activation})
     size += differs ? 1.0 : 0.0;
   size += layout_size(c.source) + layout_size(c.target) + layout_size(c.via);
   size += c.seed == 0 ? 0.0 : 1.0 + std::log2(1.0 + static_cast<double>(c.seed));
