@@ -101,6 +101,7 @@ void plainer_family(const Case& c, std::vector<Case>& out) {
   const Geometry& plain = simplest().geometry;
   propose(c, out, [&](Case& s) {
     for (const auto width : kWidths) s.geometry.*width = plain.*width;
+    s.geometry.experts_per_token = plain.experts_per_token;
     s.geometry.router_bias = false;
   });
   propose(c, out, [](Case& s) {
@@ -109,7 +110,12 @@ void plainer_family(const Case& c, std::vector<Case>& out) {
   propose(c, out, [](Case& s) { s.geometry.router_bias = false; });
   propose(c, out, [](Case& s) { s.geometry.mlp_bias = false; });
   propose(c, out, [](Case& s) { s.geometry.sinks = false; });
+  propose(c, out, [](Case& s) { s.geometry.alibi = false; });
+  propose(c, out, [](Case& s) { s.geometry.gated = true; });
   propose(c, out, [](Case& s) { s.geometry.norm = Norm::rms; });
+  propose(c, out, [](Case& s) { s.geometry.activation = Activation::silu; });
+  for (const std::int64_t experts : steps_toward(c.geometry.experts_per_token, plain.experts_per_token))
+    propose(c, out, [&](Case& s) { s.geometry.experts_per_token = experts; });
   for (const auto width : kWidths) {
     for (const std::int64_t less : {std::int64_t{0}, std::int64_t{1}, c.geometry.*width / 2}) {
       propose(c, out, [&](Case& s) { s.geometry.*width = less; });
@@ -334,8 +340,8 @@ double case_size(const Case& c) {
   double size = distance(g.d_model, zero.d_model) + distance(g.n_layers, zero.n_layers) +
                 distance(g.n_heads, zero.n_heads) + distance(g.n_kv_heads, zero.n_kv_heads) +
                 distance(g.head_dim, zero.head_dim) + distance(g.ffn, zero.ffn) +
-                distance(g.vocab, zero.vocab) + distance(c.batch, simplest().batch) +
-                distance(c.length, simplest().length);
+                distance(g.vocab, zero.vocab) + distance(g.experts_per_token, zero.experts_per_token) +
+                distance(c.batch, simplest().batch) + distance(c.length, simplest().length);
   for (const std::int64_t unusual : {g.positions, g.n_experts, g.expert_ffn, g.shared_ffn, g.dense_layers,
                                      g.q_lora, g.kv_lora, g.nope_dim, g.rope_dim, g.v_dim})
     size += distance(unusual, 0);
