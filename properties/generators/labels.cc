@@ -18,6 +18,15 @@ bool has_mesh(const LayoutName& name) {
                      [](const auto& axis) { return axis.first != "tp" && axis.second > 1; });
 }
 
+/// Determinism axes that differ from one rank running whole sequences alone.
+int axes_of(const Case& c) {
+  int axes = lengths_of(c).size() > 1 ? 1 : 0;
+  if (!c.chunks.empty()) ++axes;
+  if (c.sequence_parallel) ++axes;
+  for (const char* axis : {"tp", "pp", "cp", "ep"}) axes += c.target.degree(axis) > 1 ? 1 : 0;
+  return axes;
+}
+
 }  // namespace
 
 std::vector<std::string> labels_of(const Case& c) {
@@ -51,6 +60,15 @@ std::vector<std::string> labels_of(const Case& c) {
   label_if(has_mesh(c.source) || has_mesh(c.target), "mesh");
   label_if(c.source.degree("pp") > 1 || c.target.degree("pp") > 1, "pipeline");
   label_if(g.n_experts > 0, "experts");
+  label_if(g.norm == Norm::layer, "layer_norm");
+  label_if(g.alibi, "alibi");
+  label_if(g.sinks, "sinks");
+  label_if(c.target.degree("pp") > 1, "target_pp>1");
+  label_if(c.target.degree("cp") > 1, "target_cp>1");
+  label_if(c.target.degree("ep") > 1, "target_ep>1");
+  label_if(c.sequence_parallel, "sequence_parallel");
+  label_if(c.lengths.size() > 1, "ragged");
+  label_if(axes_of(c) >= 3, "three_axes");
   label_if(g.kv_lora > 0, "latent");
   label_if(target > g.n_kv_heads, "kv_heads<target_degree");
   return labels;

@@ -31,6 +31,18 @@ Case draw_case(Stream& stream, const DrawOptions& options);
 /// GPT-2, NeoX) and layouts of at most 8 ranks, axes in any order, all of them representable.
 Case draw_mesh_case(Stream& stream, const DrawOptions& options);
 
+/// What a case about a determinism axis must have; the other axes are there in a share of the cases.
+struct AxisWish {
+  bool tp = false, pp = false, cp = false, ep = false;  // more than one rank, where the model can be cut
+  bool sequence_parallel = false;
+  bool ragged = false;  // several sequences, of different lengths
+  bool chunks = false;
+};
+
+/// A small model of any family that has a forward pass, target `seed` over at most 8 ranks along tp, pp, cp
+/// and ep in any order, a batch of short sequences; tree, and exact in a share; f32, bf16 and f16.
+Case draw_axis_case(Stream& stream, const AxisWish& wish);
+
 /// Simpler cases, most drastic first: each differs from `c` in one field or one coupled group of fields moved
 /// toward its default, parses back, and has layouts that are representable and runnable where those of `c`
 /// are. Law, arithmetic and fault are kept. Finite: every candidate has a strictly smaller `case_size`.

@@ -1,0 +1,51 @@
+// A request in company against the same request alone.
+#include "engine.h"
+#include "law_support.h"
+#include "shardcheck/tensor/stream.h"
+
+namespace shardcheck::laws {
+namespace {
+
+/// The sequences' places in the batch, in another order.
+BatchStep shuffled_step(const Case& c, BatchStep step) {
+  Stream stream(c.seed, "batch order");
+  stream.shuffle(std::span(step));
+  return step;
+}
+
+Outcome check(const Case& c, Subject& subject) {
+  const Engine engine(c, subject);
+  const BatchStep together = shuffled_step(c, whole_steps(engine.sequences()).front());
+  return same_runs("a sequence in a batch differs from the same sequence alone", c,
+                   engine.logits(engine.form(single_steps(engine.sequences()))),
+                   engine.logits(engine.form({together})));
+}
+
+Case draw(Stream& stream) {
+  Case c = draw_axis_case(stream, {.ragged = true});
+  c.law = "batch_is_invisible";
+  return c;
+}
+
+}  // namespace
+
+const Law& batch_is_invisible() {
+  static const Law law{.name = "batch_is_invisible",
+                       .claim =
+                           "Logits of a sequence do not depend on the batch: other sequences, their lengths "
+                           "and their order change no "
+                           "bit.",
+                       .check = check,
+                       .draw = draw,
+                       .shares = {{"ragged", 0.9},
+                                  {"16_bit", 0.3},
+                                  {"exact", 0.08},
+                                  {"linear_tree", 0.1},
+                                  {"experts", 0.1},
+                                  {"layer_norm", 0.15}},
+                       .arithmetics = {Arithmetic::tree, Arithmetic::exact},
+                       .smoke_cases = 200};
+  return law;
+}
+
+}  // namespace shardcheck::laws

@@ -1,0 +1,42 @@
+// Prefill in chunks against prefill as a whole.
+#include "engine.h"
+#include "law_support.h"
+#include "shardcheck/tensor/stream.h"
+
+namespace shardcheck::laws {
+namespace {
+
+Outcome check(const Case& c, Subject& subject) {
+  const Engine engine(c, subject);
+  return same_runs("prefill in chunks differs from prefill as a whole", c,
+                   engine.logits(engine.form(whole_steps(engine.sequences()))),
+                   engine.logits(engine.form(chunked_steps(engine.sequences(), c.chunks))));
+}
+
+Case draw(Stream& stream) {
+  Case c = draw_axis_case(stream, {.chunks = true});
+  c.law = "chunking_is_invisible";
+  return c;
+}
+
+}  // namespace
+
+const Law& chunking_is_invisible() {
+  static const Law law{.name = "chunking_is_invisible",
+                       .claim =
+                           "Logits of a prompt that is prefilled in chunks over a key-value cache equal "
+                           "those of one prefill bit for "
+                           "bit, wherever the chunks begin.",
+                       .check = check,
+                       .draw = draw,
+                       .shares = {{"16_bit", 0.3},
+                                  {"exact", 0.08},
+                                  {"linear_tree", 0.1},
+                                  {"experts", 0.1},
+                                  {"layer_norm", 0.15}},
+                       .arithmetics = {Arithmetic::tree, Arithmetic::exact},
+                       .smoke_cases = 200};
+  return law;
+}
+
+}  // namespace shardcheck::laws

@@ -1,0 +1,43 @@
+// Decoding token by token against prefill of the same tokens.
+#include "engine.h"
+#include "law_support.h"
+
+namespace shardcheck::laws {
+namespace {
+
+Outcome check(const Case& c, Subject& subject) {
+  const Engine engine(c, subject);
+  Stream stream(c.seed, "prefill");
+  const std::int64_t prefill = stream.integer(1, c.length - 1);
+  return same_runs("decoding over a cache differs from prefill of the same tokens", c,
+                   engine.logits(engine.form(whole_steps(engine.sequences()))),
+                   engine.logits(engine.form(decoding_steps(engine.sequences(), prefill))));
+}
+
+Case draw(Stream& stream) {
+  Case c = draw_axis_case(stream, {});
+  c.law = "decoding_equals_prefill";
+  return c;
+}
+
+}  // namespace
+
+const Law& decoding_equals_prefill() {
+  static const Law law{.name = "decoding_equals_prefill",
+                       .claim =
+                           "Logits of tokens that are decoded one at a time over a key-value cache equal "
+                           "those of one prefill of the "
+                           "same tokens bit for bit.",
+                       .check = check,
+                       .draw = draw,
+                       .shares = {{"16_bit", 0.3},
+                                  {"exact", 0.08},
+                                  {"linear_tree", 0.1},
+                                  {"experts", 0.1},
+                                  {"layer_norm", 0.15}},
+                       .arithmetics = {Arithmetic::tree, Arithmetic::exact},
+                       .smoke_cases = 200};
+  return law;
+}
+
+}  // namespace shardcheck::laws

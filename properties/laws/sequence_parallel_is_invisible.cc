@@ -1,0 +1,45 @@
+// Tokens shared out between the products of a layer against all of them on every rank.
+#include "engine.h"
+#include "law_support.h"
+
+namespace shardcheck::laws {
+namespace {
+
+Outcome check(const Case& c, Subject& subject) {
+  const Engine engine(c, subject);
+  RunForm plain = engine.form(whole_steps(engine.sequences()));
+  RunForm shared = plain;
+  plain.execution.sequence_parallel = false;
+  shared.execution.sequence_parallel = true;
+  return same_runs("tokens shared out over ranks differ from all tokens on every rank", c,
+                   engine.logits(plain), engine.logits(shared));
+}
+
+Case draw(Stream& stream) {
+  Case c = draw_axis_case(stream, {.sequence_parallel = true, .ragged = stream.chance(1, 2)});
+  c.law = "sequence_parallel_is_invisible";
+  return c;
+}
+
+}  // namespace
+
+const Law& sequence_parallel_is_invisible() {
+  static const Law law{.name = "sequence_parallel_is_invisible",
+                       .claim =
+                           "Logits of ranks that keep a share of the tokens between products, even or "
+                           "uneven, equal those of ranks "
+                           "that keep all tokens bit for bit.",
+                       .check = check,
+                       .draw = draw,
+                       .shares = {{"sequence_parallel", 0.9},
+                                  {"16_bit", 0.3},
+                                  {"exact", 0.08},
+                                  {"linear_tree", 0.1},
+                                  {"experts", 0.1},
+                                  {"layer_norm", 0.15}},
+                       .arithmetics = {Arithmetic::tree, Arithmetic::exact},
+                       .smoke_cases = 200};
+  return law;
+}
+
+}  // namespace shardcheck::laws

@@ -1,0 +1,69 @@
+// A case's model run as an engine runs one: sequences in steps, over a mesh. What the laws about determinism
+// axes compare: two ways to run the same model on the same tokens.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "shardcheck/case/case.h"
+#include "shardcheck/case/outcome.h"
+#include "shardcheck/case/subject.h"
+#include "shardcheck/model/packed_model.h"
+#include "shardcheck/model/sharded_model.h"
+
+namespace shardcheck {
+
+using Sequences = std::vector<std::vector<std::int32_t>>;
+
+/// One way to run the sequences.
+struct RunForm {
+  Mesh mesh;
+  Execution execution;
+  std::vector<BatchStep> steps;  // in the order they run; a sequence's chunks follow each other
+};
+
+/// All sequences in one step, each one in a step of its own, cut at `starts`, or `prefill` tokens and then
+/// one at a time.
+std::vector<BatchStep> whole_steps(const Sequences& sequences);
+std::vector<BatchStep> single_steps(const Sequences& sequences);
+std::vector<BatchStep> chunked_steps(const Sequences& sequences, const std::vector<std::int64_t>& starts);
+std::vector<BatchStep> decoding_steps(const Sequences& sequences, std::int64_t prefill);
+
+/// The mesh without one axis.
+Mesh without(const Mesh& mesh, Axis axis);
+
+class Engine {
+ public:
+  /// Draws weights and tokens from the case's seed; collectives and steps are the subject's.
+  Engine(const Case& c, Subject& subject);
+
+  const Sequences& sequences() const { return sequences_; }
+  /// The case's own mesh and execution, over the given steps.
+  RunForm form(std::vector<BatchStep> steps) const;
+  /// `form` on a mesh without an axis, with what that axis alone needs left at its default.
+  RunForm form_without(Axis axis, std::vector<BatchStep> steps) const;
+  /// One rank.
+  RunForm plain_form(std::vector<BatchStep> steps) const;
+
+  /// Logits [tokens of all sequences, vocab], sequence after sequence, whatever the steps' order. Throws
+  /// InvalidShards when ranks disagree.
+  Tensor logits(const RunForm& form) const;
+
+ private:
+  Case case_;
+  Subject& subject_;
+  Contract contract_;
+  TensorMap weights_;
+  std::optional<PackedModel> packed_;  // but under exact
+  Sequences sequences_;
+};
+
+/// Sequences of the case's lengths, tokens drawn from its seed.
+Sequences sequences_of(const Case& c);
+
+/// Fails with `claim` where two runs of a case differ in a bit; the digest is that of the first.
+Outcome same_runs(std::string_view claim, const Case& c, const Tensor& expected, const Tensor& actual);
+
+}  // namespace shardcheck
