@@ -83,7 +83,7 @@ Work partial_work(std::int64_t m, std::int64_t n, std::int64_t k) {
 Work attention_work(std::int64_t rows, std::int64_t heads, std::int64_t head_dim) {
   const std::int64_t width = heads * head_dim;
   AttentionShape shape;
-  shape.rows = rows;
+  shape.rows = shape.keys = rows;
   shape.heads = shape.kv_heads = heads;
   shape.head_dim = head_dim;
   shape.q_stride = shape.k_stride = shape.v_stride = shape.out_stride = width;

@@ -113,6 +113,7 @@ Outcome check_positions(Problem p, Digest& digest) {
   const Tensor q = normal(p.c, "q", {length, width});
   const Tensor k = normal(p.c, "k", {length, kv_width}), v = normal(p.c, "v", {length, kv_width});
   const AttentionShape shape{.rows = length,
+                             .keys = length,
                              .heads = g.n_heads,
                              .kv_heads = g.n_kv_heads,
                              .head_dim = g.head_dim,

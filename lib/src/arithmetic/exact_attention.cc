@@ -7,7 +7,9 @@
 #include <limits>
 #include <numeric>
 #include <stdexcept>
+#include <string_view>
 
+#include "arithmetic/attention_shape.h"
 #include "arithmetic/exact_bytes.h"
 #include "arithmetic/exact_calls.h"
 #include "arithmetic/exact_partial_builder.h"
@@ -24,25 +26,19 @@ constexpr std::int64_t kMostKeys = std::int64_t{1} << 18;  // their sum in that 
 constexpr std::int64_t kMostUnits = kMostKeys << kUnit;
 constexpr std::int64_t kNotANumber = -1;
 constexpr std::uint64_t kMark = 0x3154544158455853;  // "SXEXATT1"
+constexpr std::uint64_t kMarkWithMaxima = 0x3254544158455853;
+
+constexpr std::string_view kName = "exact attention";
 
 void require_shape(const AttentionShape& shape, std::int64_t keys, std::span<const std::int64_t> kv_of_head) {
-  if (std::ssize(kv_of_head) != shape.heads) {
-    throw std::invalid_argument(
-        fmt::format("exact attention: kv_of_head names {} heads, heads={}", kv_of_head.size(), shape.heads));
-  }
-  for (const std::int64_t kv : kv_of_head) {
-    if (kv < 0 || kv >= shape.kv_heads) {
-      throw std::invalid_argument(
-          fmt::format("exact attention: kv_of_head holds {}; allowed 0..{}", kv, shape.kv_heads - 1));
-    }
-  }
+  require_heads(kName, shape, kv_of_head);
   if (keys > kMostKeys) {
-    throw std::invalid_argument(fmt::format("exact attention: {} keys; at most {}", keys, kMostKeys));
+    throw std::invalid_argument(fmt::format("{}: {} keys; at most {}", kName, keys, kMostKeys));
   }
 }
 
-std::vector<std::int64_t> all_positions(std::int64_t rows) {
-  std::vector<std::int64_t> positions(static_cast<std::size_t>(rows));
+std::vector<std::int64_t> all_positions(std::int64_t keys) {
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(keys));
   std::iota(positions.begin(), positions.end(), 0);
   return positions;
 }
@@ -81,14 +77,16 @@ class KeyValueHead {
 
   /// Turns scores [rows, count] into weights by visit(query, scores the query sees).
   template <typename Visit>
-  std::vector<float> weights(const float* q, const Visit& visit) const {
+  std::vector<float> weights(const float* q, std::int64_t head, const Visit& visit) const {
     std::vector<float> scores(static_cast<std::size_t>(shape_.rows * count()));
-    exact_gemm(q, shape_.q_stride, shape_.rows, keys_, scores.data(), count());
+    exact_gemm(q + head * shape_.head_dim, shape_.q_stride, shape_.rows, keys_, scores.data(), count());
     const float scale = rsqrt_f32(static_cast<float>(shape_.head_dim));
     for (std::int64_t i = 0; i < shape_.rows; ++i) {
       float* row = scores.data() + i * count();
       const std::int64_t seen = seen_by(i);
-      visit(i, ScoreRow{{row, static_cast<std::size_t>(seen)}, scale_row(row, seen, scale)});
+      ScaledRow scaled = scale_row(row, seen, scale);
+      if (shape_.slopes != nullptr) scaled = add_slope(row, seen, shape_.slopes[head], i);
+      visit(i, ScoreRow{{row, static_cast<std::size_t>(seen)}, scaled});
       std::fill(row + seen, row + count(), 0.0F);
     }
     return scores;
@@ -132,9 +130,18 @@ class KeyValueHead {
     return order;
   }
 
+  ScaledRow add_slope(float* scores, std::int64_t seen, float slope, std::int64_t query) const {
+    for (std::int64_t j = 0; j < seen; ++j) {
+      const std::int64_t distance = positions_[static_cast<std::size_t>(j)] - (shape_.first_query + query);
+      scores[j] = std::fma(slope, static_cast<float>(distance), scores[j]);
+    }
+    return scale_row(scores, seen, 1.0F);
+  }
+
   std::int64_t seen_by(std::int64_t query) const {
     if (!shape_.causal) return count();
-    return std::upper_bound(positions_.begin(), positions_.end(), query) - positions_.begin();
+    const std::int64_t position = shape_.first_query + query;
+    return std::upper_bound(positions_.begin(), positions_.end(), position) - positions_.begin();
   }
 
   const AttentionShape& shape_;
@@ -156,11 +163,14 @@ void for_each_head(const AttentionShape& shape, const ExactKeys& keys,
   }
 }
 
+// To a multiple of 2^-44; from 2^-21 on it is one.
+float rounded_weight(float weight) { return weight < 0x1p-21F ? (weight + 0x1p-21F) - 0x1p-21F : weight; }
+
 // Scores become probabilities before division, multiples of 2^-44; returns their sum in that unit.
 std::int64_t weigh_row(const ScoreRow& row, float maximum) {
   if (row.scaled.largest > maximum) {
     throw std::invalid_argument(
-        fmt::format("exact attention: maximum {} is below a score of {}", maximum, row.scaled.largest));
+        fmt::format("{}: maximum {} is below a score of {}", kName, maximum, row.scaled.largest));
   }
   if (!row.scaled.ordered || !std::isfinite(maximum)) {
     std::fill(row.seen.begin(), row.seen.end(), 0.0F);
@@ -168,11 +178,23 @@ std::int64_t weigh_row(const ScoreRow& row, float maximum) {
   }
   for (float& score : row.seen) score -= maximum;
   exp_f32(row.seen, row.seen);
-  for (float& weight : row.seen) weight = weight < 0x1p-21F ? (weight + 0x1p-21F) - 0x1p-21F : weight;
+  for (float& weight : row.seen) weight = rounded_weight(weight);
   IntegerSumCall call{
       .x = row.seen.data(), .count = std::ssize(row.seen), .scale = 0x1p44, .high = 0, .low = 0};
   sum_integers(call);
   return call.low;
+}
+
+// The denominator with the weight of the head's sink.
+std::int64_t with_sink_weight(const AttentionShape& shape, std::int64_t head, float maximum,
+                              std::int64_t denominator) {
+  if (shape.sinks == nullptr || denominator == kNotANumber) return denominator;
+  const float sink = shape.sinks[head];
+  if (std::isnan(sink)) return kNotANumber;
+  if (sink > maximum) {
+    throw std::invalid_argument(fmt::format("{}: maximum {} is below a sink of {}", kName, maximum, sink));
+  }
+  return denominator + static_cast<std::int64_t>(rounded_weight(exp_f32(sink - maximum)) * 0x1p44F);
 }
 
 void divide_row(float* numerators, std::int64_t count, std::int64_t denominator) {
@@ -188,15 +210,16 @@ void divide_row(float* numerators, std::int64_t count, std::int64_t denominator)
 
 void exact_attention(const AttentionShape& shape, const float* q, const float* k, const float* v,
                      std::span<const std::int64_t> kv_of_head, float* out) {
-  require_shape(shape, shape.rows, kv_of_head);
+  require_shape(shape, shape.keys, kv_of_head);
+  require_all_keys(kName, shape);
   if (shape.rows == 0 || shape.head_dim == 0) return;
-  const std::vector<std::int64_t> positions = all_positions(shape.rows);
+  const std::vector<std::int64_t> positions = all_positions(shape.keys);
   for_each_head(shape, {k, v, positions}, kv_of_head, [&](std::int64_t h, const KeyValueHead& head) {
     std::vector<std::int64_t> denominators;
-    const std::vector<float> weights =
-        head.weights(q + h * shape.head_dim, [&](std::int64_t /*i*/, const ScoreRow& row) {
-          denominators.push_back(weigh_row(row, row.scaled.largest));
-        });
+    const std::vector<float> weights = head.weights(q, h, [&](std::int64_t /*i*/, const ScoreRow& row) {
+      const float maximum = with_sink(shape, h, row.scaled.largest);
+      denominators.push_back(with_sink_weight(shape, h, maximum, weigh_row(row, maximum)));
+    });
     float* numerators = out + h * shape.head_dim;
     head.weigh(weights, numerators, shape.out_stride);
     for (std::int64_t i = 0; i < shape.rows; ++i) {
@@ -211,7 +234,7 @@ std::vector<float> exact_attention_maxima(const AttentionShape& shape, const flo
   require_shape(shape, std::ssize(keys.positions), kv_of_head);
   std::vector<float> maxima(static_cast<std::size_t>(shape.heads * shape.rows), -kInfinity);
   for_each_head(shape, keys, kv_of_head, [&](std::int64_t h, const KeyValueHead& head) {
-    head.weights(q + h * shape.head_dim, [&](std::int64_t i, const ScoreRow& row) {
+    head.weights(q, h, [&](std::int64_t i, const ScoreRow& row) {
       maxima[static_cast<std::size_t>(h * shape.rows + i)] = row.scaled.largest;
     });
   });
@@ -222,20 +245,17 @@ ExactAttentionPartial exact_attention_partial(const AttentionShape& shape, const
                                               const ExactKeys& keys, std::span<const std::int64_t> kv_of_head,
                                               std::span<const float> maxima) {
   require_shape(shape, std::ssize(keys.positions), kv_of_head);
-  if (std::ssize(maxima) != shape.heads * shape.rows) {
-    throw std::invalid_argument(fmt::format("exact attention: {} maxima for {} heads of {} queries",
-                                            maxima.size(), shape.heads, shape.rows));
-  }
+  require_maxima(kName, shape, maxima);
   ExactAttentionPartial partial;
   partial.rows_ = shape.rows;
   partial.denominators_.resize(maxima.size());
   partial.numerators_.resize(static_cast<std::size_t>(shape.heads));
+  if (shape.sinks != nullptr) partial.maxima_.assign(maxima.begin(), maxima.end());
   for_each_head(shape, keys, kv_of_head, [&](std::int64_t h, const KeyValueHead& head) {
-    const std::vector<float> weights =
-        head.weights(q + h * shape.head_dim, [&](std::int64_t i, const ScoreRow& row) {
-          const auto at = static_cast<std::size_t>(h * shape.rows + i);
-          partial.denominators_[at] = weigh_row(row, maxima[at]);
-        });
+    const std::vector<float> weights = head.weights(q, h, [&](std::int64_t i, const ScoreRow& row) {
+      const auto at = static_cast<std::size_t>(h * shape.rows + i);
+      partial.denominators_[at] = weigh_row(row, maxima[at]);
+    });
     partial.numerators_[static_cast<std::size_t>(h)] = head.weigh(weights);
   });
   return partial;
@@ -246,6 +266,10 @@ void ExactAttentionPartial::merge(const ExactAttentionPartial& other) {
     throw std::invalid_argument(
         fmt::format("exact attention: merge of {} heads of {} queries into {} of {}; they must agree",
                     other.numerators_.size(), other.rows_, numerators_.size(), rows_));
+  }
+  const auto same = [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+  if (!std::ranges::equal(maxima_, other.maxima_, same)) {
+    throw std::invalid_argument(fmt::format("{}: merge of partials relative to different maxima", kName));
   }
   for (std::size_t i = 0; i < denominators_.size(); ++i) {
     const std::int64_t mine = denominators_[i], theirs = other.denominators_[i];
@@ -268,12 +292,15 @@ void ExactAttentionPartial::round(const AttentionShape& shape, float* out) const
         "exact attention: a partial of {} heads of {} queries does not fit rows={} heads={} head_dim={}",
         numerators_.size(), rows_, shape.rows, shape.heads, shape.head_dim));
   }
+  if (shape.sinks != nullptr) require_maxima(kName, shape, maxima_);
   for (std::int64_t h = 0; h < shape.heads; ++h) {
     float* head = out + h * shape.head_dim;
     numerators_[static_cast<std::size_t>(h)].round(head, shape.out_stride);
     for (std::int64_t i = 0; i < rows_; ++i) {
-      divide_row(head + i * shape.out_stride, shape.head_dim,
-                 denominators_[static_cast<std::size_t>(h * rows_ + i)]);
+      const auto at = static_cast<std::size_t>(h * rows_ + i);
+      std::int64_t denominator = denominators_[at];
+      if (shape.sinks != nullptr) denominator = with_sink_weight(shape, h, maxima_[at], denominator);
+      divide_row(head + i * shape.out_stride, shape.head_dim, denominator);
     }
   }
 }
@@ -281,10 +308,11 @@ void ExactAttentionPartial::round(const AttentionShape& shape, float* out) const
 std::vector<std::byte> ExactAttentionPartial::bytes() const {
   std::vector<std::byte> out;
   ByteWriter writer(out);
-  writer.put(kMark);
+  writer.put(maxima_.empty() ? kMark : kMarkWithMaxima);
   writer.put(static_cast<std::uint64_t>(rows_));
   writer.put(numerators_.size());
   writer.put(std::span(denominators_));
+  writer.put(std::span(maxima_));
   for (const ExactPartial& part : numerators_) {
     const std::vector<std::byte> bytes = part.bytes();
     writer.put(bytes.size());
@@ -295,7 +323,8 @@ std::vector<std::byte> ExactAttentionPartial::bytes() const {
 
 ExactAttentionPartial ExactAttentionPartial::from_bytes(std::span<const std::byte> bytes) {
   ByteReader reader(bytes, "exact attention partial");
-  reader.require(reader.get() == kMark, "no partial begins here");
+  const std::uint64_t mark = reader.get();
+  reader.require(mark == kMark || mark == kMarkWithMaxima, "no partial begins here");
   const std::int64_t rows = reader.count(1), heads = reader.count(1);
   reader.require(Int128{8} * rows * heads <= static_cast<Int128>(reader.left()), "ends early");
   ExactAttentionPartial partial;
@@ -305,6 +334,8 @@ ExactAttentionPartial ExactAttentionPartial::from_bytes(std::span<const std::byt
   for (const std::int64_t units : partial.denominators_) {
     reader.require(kNotANumber <= units && units <= kMostUnits, "a denominator lies outside 0..2^62");
   }
+  partial.maxima_.resize(mark == kMark ? 0 : partial.denominators_.size());
+  reader.get(std::span(partial.maxima_));
   for (std::int64_t h = 0; h < heads; ++h) {
     const auto size = static_cast<std::size_t>(reader.count(1));
     partial.numerators_.push_back(ExactPartial::from_bytes(reader.take(size)));

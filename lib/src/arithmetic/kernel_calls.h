@@ -23,17 +23,4 @@ struct SumOfSquaresCall {
   float* sums;
 };
 
-/// One KV head, packed so that every load is a whole aligned vector.
-struct AttentionTile {
-  std::int64_t positions, padded_positions;
-  std::int64_t head_dim;
-  std::int64_t key_block;
-  float scale;
-  float* keys;  // [head_dim, padded_positions]
-  float*
-      values;  // [positions, value_width]: a row of v, then 1, whose weighted sum is the denominator, then 0
-  std::int64_t value_width;
-  float* stack;  // entries of value_width
-};
-
 }  // namespace shardcheck

@@ -22,8 +22,6 @@ namespace shardcheck {
 
 HWY_EXPORT(SumOfSquares);
 HWY_EXPORT(RotateHalves);
-HWY_EXPORT(ScoreRow);
-HWY_EXPORT(WeighValues);
 
 namespace {
 
@@ -40,92 +38,6 @@ void rotate_interleaved(float* head, const float* cosine, const float* sine, std
     head[2 * j + 1] = halves[half + j];
   }
 }
-
-void require_attention(const AttentionShape& shape, std::span<const std::int64_t> kv_of_head) {
-  if (std::ssize(kv_of_head) != shape.heads) {
-    throw std::invalid_argument(
-        fmt::format("attention: kv_of_head names {} heads, heads={}", kv_of_head.size(), shape.heads));
-  }
-  if (shape.key_block < 0) {
-    throw std::invalid_argument(fmt::format("attention: key_block={} is negative", shape.key_block));
-  }
-  for (const std::int64_t kv : kv_of_head) {
-    if (kv < 0 || kv >= shape.kv_heads) {
-      throw std::invalid_argument(
-          fmt::format("attention: kv_of_head holds {}; allowed 0..{}", kv, shape.kv_heads - 1));
-    }
-  }
-}
-
-void pack_keys(const float* k, std::int64_t stride, AttentionTile& tile) {
-  for (std::int64_t j = 0; j < tile.head_dim; ++j) {
-    float* row = tile.keys + j * tile.padded_positions;
-    for (std::int64_t p = 0; p < tile.positions; ++p) row[p] = k[p * stride + j];
-    std::fill(row + tile.positions, row + tile.padded_positions, 0.0F);
-  }
-}
-
-void pack_values(const float* v, std::int64_t stride, AttentionTile& tile) {
-  for (std::int64_t p = 0; p < tile.positions; ++p) {
-    float* row = tile.values + p * tile.value_width;
-    std::copy_n(v + p * stride, tile.head_dim, row);
-    row[tile.head_dim] = 1.0F;
-    std::fill(row + tile.head_dim + 1, row + tile.value_width, 0.0F);
-  }
-}
-
-// One query row: scores, exact maximum, exponentials, weighted sums, one division.
-void attend_row(const float* q, const AttentionTile& tile, const MergeSchedule& schedule, std::int64_t seen,
-                std::span<float> scores, float* out) {
-  HWY_DYNAMIC_DISPATCH(ScoreRow)(q, tile, seen, scores.data());
-  const std::span<float> weights = scores.first(static_cast<std::size_t>(seen));
-  const float top = *std::max_element(weights.begin(), weights.end());
-  for (float& score : weights) score -= top;
-  exp_f32(weights, weights);
-  HWY_DYNAMIC_DISPATCH(WeighValues)(weights.data(), tile, seen, schedule);
-  const float denominator = tile.stack[tile.head_dim];
-  for (std::int64_t j = 0; j < tile.head_dim; ++j) out[j] = tile.stack[j] / denominator;
-}
-
-// Working arrays of one attention call, shared by its KV heads one after the other.
-class AttentionRun {
- public:
-  explicit AttentionRun(const AttentionShape& shape) : shape_(shape) {
-    thread_local Scratch scratch;
-    const std::int64_t block = shape.key_block == 0 ? shape.rows : shape.key_block;
-    const std::int64_t padded = padded_to_lanes(shape.rows), width = padded_to_lanes(shape.head_dim + 1);
-    const std::int64_t depth = whole_schedule(shape.shape, ceil_div(shape.rows, block)).stack_depth + 1;
-    float* memory = scratch.floats(shape.head_dim * padded + shape.rows * width + depth * width + padded);
-    tile_ = {.positions = shape.rows,
-             .padded_positions = padded,
-             .head_dim = shape.head_dim,
-             .key_block = block,
-             .scale = rsqrt_f32(static_cast<float>(shape.head_dim)),
-             .keys = memory,
-             .values = memory + shape.head_dim * padded,
-             .value_width = width,
-             .stack = memory + shape.head_dim * padded + shape.rows * width};
-    scores_ = {tile_.stack + depth * width, static_cast<std::size_t>(padded)};
-  }
-
-  void pack(const float* k, const float* v) {
-    pack_keys(k, shape_.k_stride, tile_);
-    pack_values(v, shape_.v_stride, tile_);
-  }
-
-  void attend_head(const float* q, float* out) {
-    for (std::int64_t i = 0; i < shape_.rows; ++i) {
-      const std::int64_t seen = shape_.causal ? i + 1 : shape_.rows;
-      const MergeSchedule& schedule = whole_schedule(shape_.shape, ceil_div(seen, tile_.key_block));
-      attend_row(q + i * shape_.q_stride, tile_, schedule, seen, scores_, out + i * shape_.out_stride);
-    }
-  }
-
- private:
-  const AttentionShape& shape_;
-  AttentionTile tile_;
-  std::span<float> scores_;
-};
 
 }  // namespace
 
@@ -187,22 +99,6 @@ void apply_rope(float* x, std::int64_t rows, std::int64_t stride, std::int64_t h
       } else {
         rotate_interleaved(head, cosine, sine, half, scratch.floats(2 * half));
       }
-    }
-  }
-}
-
-void attention(const AttentionShape& shape, const float* q, const float* k, const float* v,
-               std::span<const std::int64_t> kv_of_head, float* out) {
-  require_attention(shape, kv_of_head);
-  if (shape.rows == 0 || shape.heads == 0 || shape.head_dim == 0) return;
-  AttentionRun run(shape);
-  for (std::int64_t kv = 0; kv < shape.kv_heads; ++kv) {
-    bool packed = false;
-    for (std::int64_t h = 0; h < shape.heads; ++h) {
-      if (kv_of_head[static_cast<std::size_t>(h)] != kv) continue;
-      if (!packed) run.pack(k + kv * shape.head_dim, v + kv * shape.head_dim);
-      packed = true;
-      run.attend_head(q + h * shape.head_dim, out + h * shape.head_dim);
     }
   }
 }

@@ -85,9 +85,15 @@ const LeafPlan& leaf_plan(TreeShape shape, std::int64_t k, std::int64_t leaf) {
   return find_or_make(cache, {shape, k, leaf}, [&] { return make_plan(shape, k, leaf); });
 }
 
+const MergeSchedule& kept_schedule(TreeShape shape, std::int64_t leaves, std::int64_t first,
+                                   std::int64_t last) {
+  thread_local std::map<std::tuple<TreeShape, std::int64_t, std::int64_t, std::int64_t>, MergeSchedule> cache;
+  return find_or_make(cache, {shape, leaves, first, last},
+                      [&] { return merge_schedule(shape, leaves, first, last); });
+}
+
 const MergeSchedule& whole_schedule(TreeShape shape, std::int64_t leaves) {
-  thread_local std::map<std::tuple<TreeShape, std::int64_t>, MergeSchedule> cache;
-  return find_or_make(cache, {shape, leaves}, [&] { return merge_schedule(shape, leaves, 0, leaves); });
+  return kept_schedule(shape, leaves, 0, leaves);
 }
 
 }  // namespace shardcheck

@@ -44,7 +44,11 @@ struct LeafPlan {
 /// one chain. The reference stays valid until the calling thread asks again.
 const LeafPlan& leaf_plan(TreeShape shape, std::int64_t k, std::int64_t leaf);
 
-/// merge_schedule(shape, leaves, 0, leaves), kept by the calling thread until it asks again.
+/// merge_schedule(shape, leaves, first, last), kept by the calling thread until it asks again.
+const MergeSchedule& kept_schedule(TreeShape shape, std::int64_t leaves, std::int64_t first,
+                                   std::int64_t last);
+
+/// The same for all leaves.
 const MergeSchedule& whole_schedule(TreeShape shape, std::int64_t leaves);
 
 }  // namespace shardcheck

@@ -51,6 +51,7 @@ AttentionShape ContextAttention::shape_of(const ContextSlot& member, const RowRu
   shape.key_block = tree ? numerics_.contract.key_block : 0;
   shape.shape = numerics_.contract.shape;
   shape.causal = steps_.causal(member.site);
+  shape.all_keys = lengths_.at(run.sequence);
   if (tree && degree() == 1)
     shape.block_offset = steps_.block_offset(member.site, run.first_position, run.rows);
   shape.slopes = member.slopes.empty() ? nullptr : member.slopes.data();

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
-#include <numeric>
 #include <stdexcept>
 
 #include "scalar_oracle.h"
@@ -14,21 +12,12 @@ namespace shardcheck {
 namespace {
 
 using oracle::bits;
+using oracle::on_every_target;
 using Floats = std::vector<float>;
 
 constexpr TreeShape kShapes[] = {TreeShape::halving, TreeShape::linear};
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
-
-// Runs `check` on the best target and then on every single one.
-void on_every_target(const std::function<void()>& check) {
-  check();
-  for (const std::string& target : simd_targets()) {
-    SCOPED_TRACE(target);
-    const oracle::ForcedTarget forced(target);
-    check();
-  }
-}
 
 TEST(SumOfSquares, EqualsTheScalarDefinition) {
   on_every_target([] {
@@ -151,181 +140,6 @@ TEST(ApplyRope, EqualsTheScalarDefinitionForBothPairings) {
       }
     }
   });
-}
-
-// One sequence: q [rows, heads*head_dim], k and v [rows, kv_heads*head_dim], rows with a gap behind them.
-struct AttentionProblem {
-  AttentionProblem(Stream& stream, std::int64_t rows, std::int64_t heads, std::int64_t kv_heads,
-                   std::int64_t head_dim) {
-    shape = {.rows = rows, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim};
-    shape.q_stride = heads * head_dim + 1;
-    shape.k_stride = kv_heads * head_dim + 2;
-    shape.v_stride = kv_heads * head_dim + 3;
-    shape.out_stride = heads * head_dim;
-    q = oracle::random_values(stream, rows * shape.q_stride);
-    k = oracle::random_values(stream, rows * shape.k_stride);
-    v = oracle::random_values(stream, rows * shape.v_stride);
-    for (std::int64_t h = 0; h < heads; ++h) kv_of_head.push_back(h * kv_heads / heads);
-  }
-
-  static AttentionProblem draw(Stream& stream) {
-    const std::int64_t kv_heads = stream.integer(1, 3), heads = kv_heads * stream.integer(1, 3);
-    AttentionProblem problem(stream, stream.integer(1, 40), heads, kv_heads, stream.integer(1, 40));
-    problem.shape.key_block = stream.integer(0, 12);
-    problem.shape.shape = stream.chance(1, 2) ? TreeShape::halving : TreeShape::linear;
-    problem.shape.causal = stream.chance(2, 3);
-    return problem;
-  }
-
-  Floats run() const {
-    Floats out(at(shape.rows * shape.out_stride));
-    attention(shape, q.data(), k.data(), v.data(), kv_of_head, out.data());
-    return out;
-  }
-
-  Floats expected() const {
-    Floats out(at(shape.rows * shape.out_stride));
-    for (std::int64_t i = 0; i < shape.rows; ++i) {
-      for (std::int64_t h = 0; h < shape.heads; ++h)
-        expect_row(i, h, &out[at(i * shape.out_stride + h * shape.head_dim)]);
-    }
-    return out;
-  }
-
-  void expect_row(std::int64_t i, std::int64_t h, float* out) const {
-    const std::int64_t d = shape.head_dim, kv = kv_of_head[at(h)] * d;
-    const std::int64_t seen = shape.causal ? i + 1 : shape.rows;
-    Floats p;
-    for (std::int64_t j = 0; j < seen; ++j) {
-      const float score = oracle::dot(
-          TreeShape::halving, d, 0, [&](std::int64_t c) { return q[at(i * shape.q_stride + h * d + c)]; },
-          [&](std::int64_t c) { return k[at(j * shape.k_stride + kv + c)]; });
-      p.push_back(score * (1.0F / std::sqrt(static_cast<float>(d))));
-    }
-    const float top = *std::max_element(p.begin(), p.end());
-    for (float& value : p) value = exp_f32(value - top);
-    const auto weight = [&](std::int64_t j) { return p[at(j)]; };
-    const auto one = [](std::int64_t) { return 1.0F; };
-    const float denominator = oracle::dot(shape.shape, seen, shape.key_block, weight, one);
-    for (std::int64_t c = 0; c < d; ++c) {
-      const auto value = [&](std::int64_t j) { return v[at(j * shape.v_stride + kv + c)]; };
-      out[c] = oracle::dot(shape.shape, seen, shape.key_block, weight, value) / denominator;
-    }
-  }
-
-  AttentionShape shape;
-  Floats q, k, v;
-  std::vector<std::int64_t> kv_of_head;
-};
-
-TEST(Attention, EqualsTheScalarDefinition) {
-  on_every_target([] {
-    Stream stream(4, "attention");
-    for (int draw = 0; draw < 25; ++draw) {
-      const AttentionProblem problem = AttentionProblem::draw(stream);
-      ASSERT_EQ(bits(problem.run()), bits(problem.expected()))
-          << problem.shape.rows << " rows, head_dim " << problem.shape.head_dim << ", block "
-          << problem.shape.key_block;
-    }
-  });
-}
-
-TEST(Attention, EqualsTheScalarDefinitionForWideHeadsAndManyPositions) {
-  Stream stream(5, "attention");
-  for (const std::int64_t head_dim : {64, 128, 129}) {
-    AttentionProblem problem(stream, 150, 2, 1, head_dim);
-    problem.shape.key_block = 64;
-    ASSERT_EQ(bits(problem.run()), bits(problem.expected())) << head_dim;
-  }
-}
-
-// What makes decoding with a cache equal to prefill, and chunks equal to the whole.
-TEST(Attention, OfARowDoesNotDependOnLaterRows) {
-  Stream stream(6, "attention");
-  AttentionProblem problem(stream, 33, 4, 2, 24);
-  problem.shape.key_block = 8;
-  const Floats whole = problem.run();
-  for (std::int64_t rows = 1; rows <= 33; ++rows) {
-    problem.shape.rows = rows;
-    EXPECT_EQ(bits(problem.run()), bits(std::span(whole).first(at(rows * problem.shape.out_stride)))) << rows;
-  }
-}
-
-TEST(Attention, IgnoresEvenNanInLaterRows) {
-  Stream stream(7, "attention");
-  AttentionProblem problem(stream, 12, 2, 1, 8);
-  const Floats clean = problem.run();
-  const std::int64_t last = 11;
-  problem.k[at(last * problem.shape.k_stride)] = NAN;
-  problem.v[at(last * problem.shape.v_stride)] = NAN;
-  const Floats dirty = problem.run();
-  const std::size_t before = at(last * problem.shape.out_stride);
-  EXPECT_EQ(bits(std::span(dirty).first(before)), bits(std::span(clean).first(before)));
-  EXPECT_TRUE(std::isnan(dirty[before]));
-}
-
-TEST(Attention, OfPermutedHeadsIsPermuted) {
-  Stream stream(8, "attention");
-  const AttentionProblem problem(stream, 10, 6, 3, 16);
-  const std::vector<std::int64_t> order = {4, 0, 5, 2, 1, 3};
-  AttentionProblem permuted = problem;
-  Floats expected(problem.run().size());
-  const Floats out = problem.run();
-  const std::int64_t d = problem.shape.head_dim;
-  for (std::int64_t h = 0; h < 6; ++h) {
-    permuted.kv_of_head[at(h)] = problem.kv_of_head[at(order[at(h)])];
-    for (std::int64_t i = 0; i < 10; ++i) {
-      const std::int64_t from = i * problem.shape.q_stride + order[at(h)] * d;
-      std::copy_n(&problem.q[at(from)], d, &permuted.q[at(i * problem.shape.q_stride + h * d)]);
-      const std::int64_t row = i * problem.shape.out_stride;
-      std::copy_n(&out[at(row + order[at(h)] * d)], d, &expected[at(row + h * d)]);
-    }
-  }
-  EXPECT_EQ(bits(permuted.run()), bits(expected));
-}
-
-TEST(Attention, OfAHeadAloneEqualsTheSameHeadInCompany) {
-  Stream stream(9, "attention");
-  const AttentionProblem problem(stream, 17, 6, 2, 20);
-  const Floats out = problem.run();
-  const std::int64_t d = problem.shape.head_dim;
-  for (std::int64_t h = 0; h < 6; ++h) {
-    AttentionShape shape = problem.shape;
-    shape.heads = 1;
-    shape.out_stride = d;
-    Floats alone(at(17 * d)), expected;
-    const std::vector<std::int64_t> kv = {problem.kv_of_head[at(h)]};
-    attention(shape, problem.q.data() + h * d, problem.k.data(), problem.v.data(), kv, alone.data());
-    for (std::int64_t i = 0; i < 17; ++i) {
-      const auto row = std::span(out).subspan(at(i * problem.shape.out_stride + h * d), at(d));
-      expected.insert(expected.end(), row.begin(), row.end());
-    }
-    EXPECT_EQ(bits(alone), bits(expected)) << h;
-  }
-}
-
-TEST(Attention, ThatIsNotCausalSeesLaterRows) {
-  Stream stream(10, "attention");
-  AttentionProblem problem(stream, 8, 1, 1, 4);
-  const Floats causal = problem.run();
-  problem.shape.causal = false;
-  const Floats full = problem.run();
-  EXPECT_NE(bits(std::span(causal).first(4)), bits(std::span(full).first(4)));
-  EXPECT_EQ(bits(std::span(causal).last(4)), bits(std::span(full).last(4)));
-}
-
-TEST(Attention, RefusesHeadsWithoutAKvHead) {
-  Stream stream(11, "attention");
-  AttentionProblem problem(stream, 3, 2, 2, 4);
-  problem.kv_of_head = {0, 2};
-  EXPECT_THROW(problem.run(), std::invalid_argument);
-  problem.kv_of_head = {0, -1};
-  EXPECT_THROW(problem.run(), std::invalid_argument);
-  problem.kv_of_head = {0};
-  EXPECT_THROW(problem.run(), std::invalid_argument);
-  problem.kv_of_head = {0, 1};
-  problem.shape.key_block = -1;
-  EXPECT_THROW(problem.run(), std::invalid_argument);
 }
 
 TEST(SiluMultiply, IsElementwiseWhereverTheResultGoes) {

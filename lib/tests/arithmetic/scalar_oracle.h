@@ -2,10 +2,13 @@
 // equal bit for bit.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,5 +70,15 @@ class ForcedTarget {
   ForcedTarget(const ForcedTarget&) = delete;
   ForcedTarget& operator=(const ForcedTarget&) = delete;
 };
+
+/// Runs `check` on the best target and then on every single one.
+inline void on_every_target(const std::function<void()>& check) {
+  check();
+  for (const std::string& target : simd_targets()) {
+    SCOPED_TRACE(target);
+    const ForcedTarget forced(target);
+    check();
+  }
+}
 
 }  // namespace shardcheck::oracle
