@@ -136,7 +136,7 @@ class Completion {
 
 void complete_attention(const AttentionShape& shape, std::span<const AttentionPart> parts, float* out) {
   require_counts("attention", shape);
-  if (shape.rows == 0) return;
+  if (shape.rows == 0 || shape.heads == 0 || shape.head_dim == 0) return;
   Completion completion(shape, parts);
   for (std::int64_t i = 0; i < shape.rows; ++i) completion.complete(i, out + i * shape.out_stride);
 }

@@ -25,6 +25,13 @@ void normalize_heads(const Numerics& numerics, Matrix& x, std::int64_t head_dim,
   numerics.store(x);
 }
 
+void finish_norm(const Numerics& numerics, Matrix& x, std::span<const float> sums, float divisor, float eps,
+                 std::span<const float> gain, std::span<const float> bias) {
+  rms_scale(x.values.data(), x.rows, x.width, sums.data(), divisor, eps, gain.data(), x.values.data());
+  if (!bias.empty()) add_bias(x.values.data(), x.rows, x.width, x.width, bias.data());
+  numerics.store(x);
+}
+
 void add_residual(const Numerics& numerics, Matrix& x, const Matrix& y) {
   add_in_place(x.values, y.values);
   numerics.store(x);
@@ -58,7 +65,8 @@ void RotaryTables::apply(const Numerics& numerics, Matrix& x, std::int64_t head_
 }
 
 Matrix attend(const Geometry& geometry, const Numerics& numerics, const Tokens& tokens, const Matrix& q,
-              const Matrix& k, const Matrix& v, std::span<const std::int64_t> kv_of_head, bool causal) {
+              const Matrix& k, const Matrix& v, std::span<const std::int64_t> kv_of_head, bool causal,
+              std::span<const float> slopes, std::span<const float> sinks) {
   Matrix out(q.rows, q.width);
   AttentionShape shape;
   shape.rows = shape.keys = tokens.length;
@@ -72,6 +80,8 @@ Matrix attend(const Geometry& geometry, const Numerics& numerics, const Tokens& 
   shape.key_block = numerics.arithmetic == Arithmetic::tree ? numerics.contract.key_block : 0;
   shape.shape = numerics.contract.shape;
   shape.causal = causal;
+  shape.slopes = slopes.empty() ? nullptr : slopes.data();
+  shape.sinks = sinks.empty() ? nullptr : sinks.data();
   for (std::int64_t sequence = 0; sequence < tokens.batch; ++sequence) {
     const std::int64_t first = sequence * tokens.length;
     const auto attend_one = numerics.arithmetic == Arithmetic::exact ? exact_attention : attention;
@@ -81,12 +91,16 @@ Matrix attend(const Geometry& geometry, const Numerics& numerics, const Tokens& 
   return out;
 }
 
-Matrix activated(const Numerics&, Activation, const Matrix& up) { return up; }
-void subtract_row_means(const Numerics&, Matrix&) {}
-
-Matrix gated(const Numerics& numerics, Activation, const Matrix& gate, const Matrix& up) {
+Matrix gated(const Numerics& numerics, Activation activation, const Matrix& gate, const Matrix& up) {
   Matrix out(gate.rows, gate.width);
-  silu_multiply(gate.values, up.values, out.values);
+  activate_multiply(activation, gate.values, up.values, out.values);
+  numerics.store(out);
+  return out;
+}
+
+Matrix activated(const Numerics& numerics, Activation activation, const Matrix& up) {
+  Matrix out(up.rows, up.width);
+  activate(activation, up.values, out.values);
   numerics.store(out);
   return out;
 }
@@ -96,6 +110,11 @@ void require_tokens_of(const Geometry& geometry, const Tokens& tokens) {
     throw InvalidInput(
         fmt::format("tokens: batch={} length={} with {} ids: expected batch*length ids, at least one",
                     tokens.batch, tokens.length, tokens.ids.size()));
+  }
+  if (geometry.positions > 0 && tokens.length > geometry.positions) {
+    throw InvalidInput(
+        fmt::format("tokens: length={} goes beyond the model's learned positions: allowed 1..{}",
+                    tokens.length, geometry.positions));
   }
   for (std::size_t i = 0; i < tokens.ids.size(); ++i) {
     if (tokens.ids[i] < 0 || tokens.ids[i] >= geometry.vocab) {

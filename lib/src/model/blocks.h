@@ -20,6 +20,10 @@ std::vector<float> widened(const Tensor& tensor);
 void normalize_heads(const Numerics& numerics, Matrix& x, std::int64_t head_dim, float eps,
                      std::span<const float> weight);
 
+/// What follows the sums of squares of a norm: x scaled as rms_scale says, plus `bias` unless empty, stored.
+void finish_norm(const Numerics& numerics, Matrix& x, std::span<const float> sums, float divisor, float eps,
+                 std::span<const float> gain, std::span<const float> bias);
+
 /// x += y, stored.
 void add_residual(const Numerics& numerics, Matrix& x, const Matrix& y);
 
@@ -37,16 +41,19 @@ class RotaryTables {
   std::vector<std::int32_t> table_rows_;  // of every row
 };
 
-/// Attention of every sequence of a batch over the heads held here.
+/// Attention of every sequence of a batch over the heads held here. `slopes` (ALiBi) and `sinks`: one value
+/// per head, or empty.
 Matrix attend(const Geometry& geometry, const Numerics& numerics, const Tokens& tokens, const Matrix& q,
-              const Matrix& k, const Matrix& v, std::span<const std::int64_t> kv_of_head, bool causal);
+              const Matrix& k, const Matrix& v, std::span<const std::int64_t> kv_of_head, bool causal,
+              std::span<const float> slopes = {}, std::span<const float> sinks = {});
 
-/// silu(gate) * up.
+/// act(gate) * up, stored.
 Matrix gated(const Numerics& numerics, Activation activation, const Matrix& gate, const Matrix& up);
+/// act(up), stored: an MLP without a gate.
 Matrix activated(const Numerics& numerics, Activation activation, const Matrix& up);
-void subtract_row_means(const Numerics& numerics, Matrix& x);
 
-/// Throws InvalidInput naming the position when a token is outside the vocabulary or the counts disagree.
+/// Throws InvalidInput naming the position when a token is outside the vocabulary, the counts disagree, or
+/// sequences are longer than the geometry's learned positions.
 void require_tokens_of(const Geometry& geometry, const Tokens& tokens);
 
 }  // namespace shardcheck

@@ -98,17 +98,6 @@ RankMatrices native_combination(const Numerics& numerics, std::span<const StepSi
 
 }  // namespace
 
-Matrix rows_routed_to(const Matrix& x, std::span<const RoutedToken> routed, std::int64_t expert) {
-  Matrix rows(0, x.width);
-  for (std::int64_t i = 0; i < x.rows; ++i) {
-    const auto& experts = routed[static_cast<std::size_t>(i)].experts;
-    if (std::ranges::find(experts, expert) == experts.end()) continue;
-    rows.values.insert(rows.values.end(), x.row(i), x.row(i + 1));
-    ++rows.rows;
-  }
-  return rows;
-}
-
 RankMatrices combine_over_ranks(const Numerics& numerics, const ForwardSteps& steps,
                                 std::span<const StepSite> sites, const std::vector<ExpertSlot*>& members,
                                 Collective& collective) {

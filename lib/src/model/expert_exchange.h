@@ -19,9 +19,6 @@ struct ExpertSlot {
   Matrix shared;                    // of the shared expert; no rows without one
 };
 
-/// Rows of the tokens that an expert works on, ascending.
-Matrix rows_routed_to(const Matrix& x, std::span<const RoutedToken> routed, std::int64_t expert);
-
 /// The stored combination [rows, d_model] on every member, in the order of the collective's local ranks. A
 /// token's experts are added ascending wherever they ran; under native every rank adds its own up first and
 /// the sums are all-reduced, as engines do.

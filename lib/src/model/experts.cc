@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "shardcheck/arithmetic/functions.h"
@@ -9,11 +10,13 @@
 namespace shardcheck {
 namespace {
 
-/// What experts are chosen by.
+/// What experts are chosen by: an order needs numbers, so NaN counts as less than all of them.
 std::vector<float> choice_scores(std::span<const float> logits, std::span<const float> bias) {
   std::vector<float> scores(logits.begin(), logits.end());
-  if (bias.empty()) return scores;
-  for (std::size_t e = 0; e < scores.size(); ++e) scores[e] = sigmoid_f32(scores[e]) + bias[e];
+  for (std::size_t e = 0; e < bias.size(); ++e) scores[e] = sigmoid_f32(scores[e]) + bias[e];
+  for (float& score : scores) {
+    if (std::isnan(score)) score = -std::numeric_limits<float>::infinity();
+  }
   return scores;
 }
 
@@ -86,6 +89,17 @@ void combine_experts(const Numerics& numerics, std::span<const ExpertTerm> terms
     for (const ExpertTerm& term : terms) sum = std::fma(term.weight, term.output[j], sum);
     y[j] = shared == nullptr ? sum : sum + shared[j];
   }
+}
+
+Matrix rows_routed_to(const Matrix& x, std::span<const RoutedToken> routed, std::int64_t expert) {
+  Matrix rows(0, x.width);
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    const auto& experts = routed[static_cast<std::size_t>(i)].experts;
+    if (std::ranges::find(experts, expert) == experts.end()) continue;
+    rows.values.insert(rows.values.end(), x.row(i), x.row(i + 1));
+    ++rows.rows;
+  }
+  return rows;
 }
 
 }  // namespace shardcheck

@@ -32,56 +32,67 @@ float chain_sum(std::span<const float> values) {
   return sum;
 }
 
-/// Value of a node whose leaves are chains of `leaf` entries; `values` are its entries.
-float node_sum(TreeShape shape, TreeNode node, std::int64_t leaf, std::span<const float> values) {
-  if (node.last - node.first <= 1) return chain_sum(values);
-  const std::int64_t split = split_point(shape, node);
-  const auto left = static_cast<std::size_t>((split - node.first) * leaf);
-  return node_sum(shape, {node.first, split}, leaf, values.first(left)) +
-         node_sum(shape, {split, node.last}, leaf, values.subspan(left));
+/// Nodes of a tree whose leaves are chains of `leaf` values, left to right.
+std::vector<float> node_sums(const MergeSchedule& schedule, std::int64_t leaf,
+                             std::span<const float> values) {
+  std::vector<float> stack;
+  for (const int merges : schedule.merges) {
+    const std::size_t held = std::min(static_cast<std::size_t>(leaf), values.size());
+    stack.push_back(chain_sum(values.first(held)));
+    values = values.subspan(held);
+    for (int merge = 0; merge < merges; ++merge) {
+      const float right = stack.back();
+      stack.pop_back();
+      stack.back() += right;
+    }
+  }
+  return stack;
 }
 
 }  // namespace
 
 std::vector<float> row_maxima(const Matrix& x) {
   std::vector<float> maxima(static_cast<std::size_t>(x.rows), -std::numeric_limits<float>::infinity());
-  for (std::int64_t i = 0; i < x.rows && x.width > 0; ++i)
-    maxima[static_cast<std::size_t>(i)] = *std::max_element(x.row(i), x.row(i) + x.width);
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    float& top = maxima[static_cast<std::size_t>(i)];
+    for (const float value : std::span(x.row(i), static_cast<std::size_t>(x.width)))
+      top = value > top ? value : top;
+  }
   return maxima;
 }
 
-std::vector<TreeNode> SumOfExponentials::nodes_of(std::int64_t begin, std::int64_t end) const {
+void SumOfExponentials::require_between_leaves(std::int64_t begin, std::int64_t end) const {
   for (const std::int64_t boundary : {begin, end}) {
     if (boundary % leaf_ == 0 || boundary == vocab_) continue;
     throw UnsupportedLayout(fmt::format("the vocabulary is cut at {}, inside a leaf of {} entries of its {}",
                                         boundary, leaf_, vocab_));
   }
+}
+
+std::vector<TreeNode> SumOfExponentials::nodes_of(std::int64_t begin, std::int64_t end) const {
+  require_between_leaves(begin, end);
   return cover(numerics_.contract.shape, ceil_div(vocab_, leaf_), ceil_div(begin, leaf_),
                ceil_div(end, leaf_));
 }
 
-std::vector<float> SumOfExponentials::tree_nodes(std::span<const float> weights, std::int64_t begin,
-                                                 std::int64_t end) const {
-  std::vector<float> sums;
-  for (const TreeNode node : nodes_of(begin, end)) {
-    const std::int64_t first = node.first * leaf_, last = std::min(vocab_, node.last * leaf_);
-    sums.push_back(node_sum(
-        numerics_.contract.shape, node, leaf_,
-        weights.subspan(static_cast<std::size_t>(first - begin), static_cast<std::size_t>(last - first))));
-  }
-  return sums;
+MergeSchedule SumOfExponentials::schedule_of(std::int64_t begin, std::int64_t end) const {
+  require_between_leaves(begin, end);
+  return merge_schedule(numerics_.contract.shape, ceil_div(vocab_, leaf_), ceil_div(begin, leaf_),
+                        ceil_div(end, leaf_));
 }
 
 std::vector<std::byte> SumOfExponentials::partial(const Matrix& logits, std::span<const float> maxima,
                                                   std::int64_t begin, std::int64_t end) const {
   std::vector<std::byte> out;
+  MergeSchedule schedule;
+  if (numerics_.arithmetic == Arithmetic::tree) schedule = schedule_of(begin, end);
   for (std::int64_t i = 0; i < logits.rows; ++i) {
     const std::vector<float> weights = exponentials({logits.row(i), static_cast<std::size_t>(logits.width)},
                                                     maxima[static_cast<std::size_t>(i)]);
     if (numerics_.arithmetic == Arithmetic::exact) {
       append<std::uint64_t>(out, exact_sum_partial(weights).words());
     } else if (numerics_.arithmetic == Arithmetic::tree) {
-      append<float>(out, tree_nodes(weights, begin, end));
+      append<float>(out, node_sums(schedule, leaf_, weights));
     } else {
       const float sum = chain_sum(weights);
       append<float>(out, std::span(&sum, 1));
@@ -136,6 +147,19 @@ std::vector<float> SumOfExponentials::complete(std::int64_t rows, const std::vec
     }
   }
   return sums;
+}
+
+void log_softmax_rows(const Numerics& numerics, Matrix& logits) {
+  const std::vector<float> maxima = row_maxima(logits);
+  const SumOfExponentials sum(numerics, logits.width, kVocabularyLeaf);
+  const std::vector<std::byte> bytes = sum.partial(logits, maxima, 0, logits.width);
+  const std::vector<float> sums = sum.complete(logits.rows, {{{0, logits.width}, bytes}});
+  for (std::int64_t i = 0; i < logits.rows; ++i) {
+    const auto row = static_cast<std::size_t>(i);
+    const float log_sum = log_f32(sums[row]);
+    for (float& value : std::span(logits.row(i), static_cast<std::size_t>(logits.width)))
+      value = logprob(value, maxima[row], log_sum);
+  }
 }
 
 }  // namespace shardcheck

@@ -12,11 +12,14 @@
 
 namespace shardcheck {
 
-/// Largest value of every row; -inf for a row without columns.
+/// Largest value of every row that is not NaN; -inf where there is none.
 std::vector<float> row_maxima(const Matrix& x);
 
 /// (logit - maximum) - log_sum, two roundings.
 inline float logprob(float logit, float maximum, float log_sum) { return (logit - maximum) - log_sum; }
+
+/// The leaf of the sum over the vocabulary under tree: any boundary is one between leaves.
+constexpr std::int64_t kVocabularyLeaf = 1;
 
 /// Sums over the vocabulary of exp(logit - maximum), row by row. native: one ascending chain on every rank,
 /// ranks added in their order; tree: the tree over leaves of `leaf` entries; exact: the exact sum, rounded
@@ -40,13 +43,18 @@ class SumOfExponentials {
   std::vector<float> complete(std::int64_t rows, const std::vector<Part>& parts) const;
 
  private:
+  void require_between_leaves(std::int64_t begin, std::int64_t end) const;
   /// Maximal nodes of the tree inside a range.
   std::vector<TreeNode> nodes_of(std::int64_t begin, std::int64_t end) const;
-  std::vector<float> tree_nodes(std::span<const float> weights, std::int64_t begin, std::int64_t end) const;
+  /// When leaves of [begin, end) merge.
+  MergeSchedule schedule_of(std::int64_t begin, std::int64_t end) const;
 
   const Numerics& numerics_;
   std::int64_t vocab_;
   std::int64_t leaf_;
 };
+
+/// log-softmax of rows that are held whole, in place.
+void log_softmax_rows(const Numerics& numerics, Matrix& logits);
 
 }  // namespace shardcheck

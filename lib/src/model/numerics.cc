@@ -46,6 +46,17 @@ Matrix Numerics::linear(const Matrix& x, const LinearWeights& weights, std::int6
   return y;
 }
 
+void subtract_row_means(const Numerics& numerics, Matrix& x) {
+  const std::vector<float> ones(static_cast<std::size_t>(x.width), 1.0F);
+  const LinearWeights sum(Tensor::from({1, x.width}, ones), numerics.arithmetic);
+  std::vector<float> sums(static_cast<std::size_t>(x.rows));
+  numerics.product(x, sum, numerics.contract.leaf_d_model, {}, sums.data());
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    const float mean = sums[static_cast<std::size_t>(i)] / static_cast<float>(x.width);
+    for (std::int64_t j = 0; j < x.width; ++j) x.row(i)[j] -= mean;
+  }
+}
+
 std::vector<std::int32_t> weight_tops(const Tensor& weights) {
   const Tensor wide = weights.to(DType::f32);
   return row_tops(wide.f32().data(), wide.dim(1), wide.dim(0), wide.dim(1));

@@ -72,6 +72,10 @@ struct Numerics {
                 std::span<const float> bias = {}) const;
 };
 
+/// x -= the mean of each row of d_model values: the sum as the arithmetic says, one division, one
+/// subtraction.
+void subtract_row_means(const Numerics& numerics, Matrix& x);
+
 /// Tops of the rows of f32, bf16 or f16 weights [n, k]: see row_tops.
 std::vector<std::int32_t> weight_tops(const Tensor& weights);
 

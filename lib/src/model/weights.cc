@@ -25,7 +25,8 @@ Normal distribution_of(const LogicalTensor& tensor, WeightStyle style) {
   if (style == WeightStyle::recorded) return is_norm(tensor) ? Normal{1.0F, 0.1F} : Normal{0.0F, 0.02F};
   if (is_norm(tensor)) return {1.0F, 0.5F};
   if (is_bias(tensor)) return {0.0F, 0.5F};
-  if (tensor.role == "embed") return {0.0F, 1.0F};
+  if (tensor.role == "embed" || tensor.role == "sinks") return {0.0F, 1.0F};
+  if (tensor.role == "positions") return {0.0F, 0.5F};
   const auto fan_in = static_cast<float>(tensor.shape.back());
   return {0.0F, 1.0F / std::sqrt(fan_in)};
 }

@@ -45,6 +45,16 @@ struct Problem {
     return Problem(stream, kind, rows, kv_heads, stream.integer(1, 24));
   }
 
+  /// ALiBi slopes, sinks (some above every score) or both.
+  void add_biases(Stream& stream) {
+    const std::int64_t which = stream.integer(1, 3);
+    slopes = oracle::random_values(stream, shape.heads);
+    sinks = oracle::random_values(stream, shape.heads);
+    for (float& sink : sinks) sink *= stream.chance(1, 3) ? 100.0F : 1.0F;
+    if (which != 2) shape.slopes = slopes.data();
+    if (which != 1) shape.sinks = sinks.data();
+  }
+
   Floats no_outputs() const { return Floats(at(shape.rows * shape.out_stride), 42.0F); }
 
   Floats run() const {
@@ -57,21 +67,26 @@ struct Problem {
     const float dot = oracle::exact_dot(
         shape.head_dim, [&](std::int64_t d) { return q[at(i * shape.q_stride + h * shape.head_dim + d)]; },
         [&](std::int64_t d) { return k[at(j * shape.k_stride + kv_of_head[at(h)] * shape.head_dim + d)]; });
-    return dot * (1.0F / std::sqrt(static_cast<float>(shape.head_dim)));
+    const float scaled = dot * (1.0F / std::sqrt(static_cast<float>(shape.head_dim)));
+    return shape.slopes == nullptr ? scaled : std::fma(shape.slopes[h], static_cast<float>(j - i), scaled);
   }
 
   /// Outputs of one query and head by the definition.
   Floats expected(std::int64_t h, std::int64_t i) const {
     Floats weights;
     for (std::int64_t j = 0; j < (shape.causal ? i + 1 : shape.rows); ++j) weights.push_back(score(h, i, j));
-    const float top = *std::max_element(weights.begin(), weights.end());
+    float top = *std::max_element(weights.begin(), weights.end());
+    if (shape.sinks != nullptr) top = std::max(top, shape.sinks[h]);
+    const auto weight_of = [top](float score) {
+      const double units = std::nearbyint(std::ldexp(static_cast<double>(exp_f32(score - top)), 44));
+      return static_cast<float>(std::ldexp(units, -44));
+    };
     oracle::ExactSum denominator;
     for (float& weight : weights) {
-      weight = exp_f32(weight - top);
-      const double units = std::nearbyint(std::ldexp(static_cast<double>(weight), 44));
-      weight = static_cast<float>(std::ldexp(units, -44));
+      weight = weight_of(weight);
       denominator.add_product(weight, 1.0F);
     }
+    if (shape.sinks != nullptr) denominator.add_product(weight_of(shape.sinks[h]), 1.0F);
     Floats out;
     for (std::int64_t d = 0; d < shape.head_dim; ++d) {
       const float numerator = oracle::exact_dot(
@@ -94,7 +109,7 @@ struct Problem {
   }
 
   AttentionShape shape;
-  Floats q, k, v;
+  Floats q, k, v, slopes, sinks;
   std::vector<std::int64_t> kv_of_head;
 };
 
@@ -117,6 +132,36 @@ TEST(ExactAttention, EqualsTheDefinitionOnEveryKernel) {
         ASSERT_EQ(pattern(problem.run()), expected) << kernel << " kind " << static_cast<int>(kind);
       }
     }
+  }
+}
+
+TEST(ExactAttention, WithSlopesAndSinksEqualsTheDefinition) {
+  Stream stream(10, "exact_attention");
+  for (const Kind kind : oracle::kKinds) {
+    for (int draw = 0; draw < 5; ++draw) {
+      Problem problem = Problem::draw(stream, kind);
+      problem.add_biases(stream);
+      ASSERT_EQ(pattern(problem.run()), pattern(problem.expected())) << "kind " << static_cast<int>(kind);
+    }
+  }
+}
+
+TEST(ExactAttention, InChunksOverCachedKeysHasTheBitsOfPrefill) {
+  Stream stream(11, "exact_attention");
+  for (int draw = 0; draw < 20; ++draw) {
+    Problem problem = Problem::draw(stream, Kind::normal);
+    if (stream.chance(1, 2)) problem.add_biases(stream);
+    Floats chunks = problem.no_outputs();
+    for (std::int64_t first = 0; first < problem.shape.rows;) {
+      AttentionShape chunk = problem.shape;
+      chunk.first_query = first;
+      chunk.rows = stream.integer(1, stream.chance(1, 2) ? 1 : problem.shape.rows - first);
+      if (chunk.causal) chunk.keys = first + chunk.rows;
+      exact_attention(chunk, problem.q.data() + first * chunk.q_stride, problem.k.data(), problem.v.data(),
+                      problem.kv_of_head, chunks.data() + first * chunk.out_stride);
+      first += chunk.rows;
+    }
+    ASSERT_EQ(bits(chunks), bits(problem.run()));
   }
 }
 
@@ -187,6 +232,10 @@ std::vector<ExactAttentionPartial> partials_of(const Problem& problem, const std
         exact_attention_maxima(problem.shape, problem.q.data(), rank.keys(), problem.kv_of_head);
     for (std::size_t i = 0; i < maxima.size(); ++i) maxima[i] = std::max(maxima[i], own[i]);
   }
+  const float* sinks = problem.shape.sinks;
+  for (std::size_t i = 0; sinks != nullptr && i < maxima.size(); ++i) {
+    maxima[i] = std::max(maxima[i], sinks[i / at(problem.shape.rows)]);
+  }
   std::vector<ExactAttentionPartial> partials;
   for (const RankKeys& rank : ranks) {
     partials.push_back(
@@ -199,7 +248,8 @@ TEST(ExactAttention, HasTheSameBitsHoweverKeyPositionsArePartitioned) {
   Stream stream(5, "exact_attention");
   for (const Kind kind : oracle::kKinds) {
     for (std::int64_t ranks = 1; ranks <= 8; ++ranks) {
-      const Problem problem = Problem::draw(stream, kind);
+      Problem problem = Problem::draw(stream, kind);
+      if (ranks % 2 == 0) problem.add_biases(stream);
       auto partials = partials_of(problem, deal(stream, problem, ranks));
       while (partials.size() > 1) {
         std::swap(partials[at(stream.integer(0, std::ssize(partials) - 1))], partials.back());
@@ -247,9 +297,29 @@ TEST(ExactAttention, OfANanOrInfiniteScoreIsNanForTheQueriesThatSeeIt) {
   }
 }
 
-TEST(ExactAttentionPartial, RefusesBytesThatAreNone) {
+TEST(ExactAttentionPartial, WithASinkAboveItsMaximumOrWithoutMaximaIsRefused) {
+  Stream stream(12, "exact_attention");
+  Problem problem(stream, Kind::normal, 4, 1, 3);
+  ExactAttentionPartial without = partials_of(problem, deal(stream, problem, 1)).front();
+  Floats sinks(at(problem.shape.heads), 0.0F), out = problem.no_outputs();
+  problem.shape.sinks = sinks.data();
+  const ExactAttentionPartial with = partials_of(problem, deal(stream, problem, 1)).front();
+  EXPECT_NO_THROW(with.round(problem.shape, out.data()));
+  EXPECT_THROW(without.round(problem.shape, out.data()), std::invalid_argument);
+  EXPECT_THROW(without.merge(with), std::invalid_argument);
+  sinks[0] = 1000.0F;
+  EXPECT_THROW(with.round(problem.shape, out.data()), std::invalid_argument);
+}
+
+class BytesOfAPartial : public testing::TestWithParam<bool> {};  // with sinks
+
+INSTANTIATE_TEST_SUITE_P(ExactAttentionPartial, BytesOfAPartial, testing::Bool());
+
+TEST_P(BytesOfAPartial, AreRefusedWhereTheyAreNone) {
   Stream stream(8, "exact_attention");
-  const Problem problem(stream, Kind::any_pattern, 5, 1, 3);
+  Problem problem(stream, Kind::any_pattern, 5, 1, 3);
+  const Floats sinks(at(problem.shape.heads), 0.5F);
+  if (GetParam()) problem.shape.sinks = sinks.data();
   const auto good = partials_of(problem, deal(stream, problem, 1)).front().bytes();
   for (std::size_t size = 0; size < good.size(); ++size) {
     EXPECT_THROW(ExactAttentionPartial::from_bytes(std::span(good).first(size)), std::invalid_argument);

@@ -72,10 +72,12 @@ struct Geometry {
 /// Throws InvalidInput: every extent in 1..2^24, layers <= 1024, n_heads a multiple of n_kv_heads,
 /// head_dim even when RoPE is used, eps and theta finite and positive, at most 2^40 elements in all; experts
 /// (at most 2^16, at most 2^20 in all layers) and latent attention with every width they need and none
-/// without them.
+/// without them; experts_per_token in 1..2^16, positions in 0..2^24. ALiBi goes with everything, RoPE and
+/// learned positions too.
 void validate(const Geometry& geometry);
 
-/// Throws InvalidInput naming the field when the geometry is one that no forward pass here runs.
+/// Throws InvalidInput naming the field when the geometry is one that no forward pass here runs: latent
+/// attention.
 void require_forward(const Geometry& geometry);
 
 /// The two recorded configurations of the seed document (d_model 256, 4 layers, 8 heads, head_dim 32,

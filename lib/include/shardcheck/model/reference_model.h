@@ -39,8 +39,13 @@ class ReferenceModel {
 
   const Geometry& geometry() const noexcept;
 
-  /// Logits, f32 [batch*length, vocab]. Throws InvalidInput for a token outside the vocabulary.
+  /// Logits, f32 [batch*length, vocab]. Throws InvalidInput for a token outside the vocabulary and for
+  /// sequences longer than the positions that the model learned.
   Tensor forward(const Tokens& tokens, SummationOrder order = {}) const;
+
+  /// Log-softmax of those logits, f32 [batch*length, vocab]: (logit - largest) - log(sum of exponentials),
+  /// the sum under tree running over single entries of the vocabulary. Throws as `forward`.
+  Tensor log_softmax(const Tokens& tokens) const;
 
  private:
   struct State;

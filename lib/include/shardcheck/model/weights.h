@@ -12,8 +12,9 @@
 namespace shardcheck {
 
 /// `recorded`: the seed's N(0, 0.02) matrices and N(1, 0.1) norms, what the recorded floors are measured on.
-/// `powered`: matrices N(0, 1/sqrt(fan_in)), embedding N(0, 1), norms 1 + 0.5 N, biases 0.5 N, so that no
-/// layout bug hides behind a default initialisation. `fingerprint`: bits that encode (tensor, global index).
+/// `powered`: matrices N(0, 1/sqrt(fan_in)), embedding and sinks N(0, 1), learned positions and biases 0.5 N,
+/// norms 1 + 0.5 N, so that no layout bug hides behind a default initialisation. `fingerprint`: bits that
+/// encode (tensor, global index).
 enum class WeightStyle : std::uint8_t { recorded, powered, fingerprint };
 
 /// One tensor per logical tensor of the geometry, of `dtype` (f32, bf16 or f16).
