@@ -1,6 +1,4 @@
 // A sum cut into as many chains as there are threads.
-#include <algorithm>
-
 #include "determinism.h"
 #include "shardcheck/arithmetic/gemm.h"
 
@@ -13,17 +11,7 @@ class SplitByThreads final : public StepsDecorator {
   float norm_statistics(const StepSite& site, const float* x, std::int64_t rows, std::int64_t width,
                         float* sums) const override {
     const float divisor = inner().norm_statistics(site, x, rows, width, sums);
-    const std::int64_t threads = std::min<std::int64_t>(gemm_threads(), width);
-    if (threads < 2) return divisor;
-    for (std::int64_t i = 0; i < rows; ++i) {
-      sums[i] = 0.0F;
-      for (std::int64_t t = 0; t < threads; ++t) {
-        float part = 0.0F;
-        for (std::int64_t j = width * t / threads; j < width * (t + 1) / threads; ++j)
-          part += x[i * width + j] * x[i * width + j];
-        sums[i] += part;
-      }
-    }
+    if (gemm_threads() > 1) sum_in_parts(x, rows, width, gemm_threads(), sums);
     return divisor;
   }
 };

@@ -22,4 +22,17 @@ std::optional<std::string> needs_other_leaf(const Case& c, LeafRule rule) {
   return "the leaf width of this degree is the contract's own";
 }
 
+void sum_in_parts(const float* x, std::int64_t rows, std::int64_t width, std::int64_t parts, float* sums) {
+  parts = std::min(parts, width);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    sums[i] = 0.0F;
+    for (std::int64_t p = 0; p < parts; ++p) {
+      float part = 0.0F;
+      for (std::int64_t j = width * p / parts; j < width * (p + 1) / parts; ++j)
+        part += x[i * width + j] * x[i * width + j];
+      sums[i] += part;
+    }
+  }
+}
+
 }  // namespace shardcheck::faults

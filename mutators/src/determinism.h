@@ -12,6 +12,10 @@ namespace shardcheck::faults {
 using LeafRule = std::int64_t (*)(std::int64_t k, int degree);
 std::optional<std::string> needs_other_leaf(const Case& c, LeafRule rule);
 
+/// sums[i] = the sum of squares of row i in `parts` chains one after the other, added in order: at most one
+/// an element.
+void sum_in_parts(const float* x, std::int64_t rows, std::int64_t width, std::int64_t parts, float* sums);
+
 /// Steps whose trees have leaves of the rule's width from two ranks on.
 template <LeafRule kRule>
 class WrongLeaf final : public StepsDecorator {

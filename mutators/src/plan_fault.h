@@ -120,6 +120,18 @@ class StepsDecorator : public ForwardSteps {
                                                         const LocalExtent& extent) const override {
     return inner_.embedding_range(site, extent);
   }
+  std::int64_t block_offset(const StepSite& site, std::int64_t first_query,
+                            std::int64_t rows) const override {
+    return inner_.block_offset(site, first_query, rows);
+  }
+  bool uses_local_maximum(const StepSite& site) const override { return inner_.uses_local_maximum(site); }
+  void at_stage_boundary(const StepSite& site, std::span<float> x) const override {
+    inner_.at_stage_boundary(site, x);
+  }
+  void order_experts(const StepSite& site, int expert_degree, int expert_rank,
+                     std::span<std::int64_t> experts) const override {
+    inner_.order_experts(site, expert_degree, expert_rank, experts);
+  }
 
  protected:
   const ForwardSteps& inner() const { return inner_; }

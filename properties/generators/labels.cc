@@ -63,6 +63,7 @@ std::vector<std::string> labels_of(const Case& c) {
   label_if(g.norm == Norm::layer, "layer_norm");
   label_if(g.alibi, "alibi");
   label_if(g.sinks, "sinks");
+  label_if(c.source.table == "fsdp2-tp", "stored_by_fsdp");
   label_if(c.target.degree("pp") > 1, "target_pp>1");
   label_if(c.target.degree("cp") > 1, "target_cp>1");
   label_if(c.target.degree("ep") > 1, "target_ep>1");

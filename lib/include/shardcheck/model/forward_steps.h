@@ -50,6 +50,7 @@ class ForwardSteps {
   virtual bool causal(const StepSite& site) const;
 
   /// Where blocks of key positions begin, for `rows` queries from position `first_query` on: 0, absolute.
+  /// Asked where one rank holds all positions.
   virtual std::int64_t block_offset(const StepSite& site, std::int64_t first_query, std::int64_t rows) const;
 
   /// Whether a context-parallel rank weighs its keys relative to the largest score it sees itself, and

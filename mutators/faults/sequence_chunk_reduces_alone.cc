@@ -1,0 +1,38 @@
+// A rank that holds a share of the tokens and sums in an order of its own.
+#include "determinism.h"
+
+namespace shardcheck::faults {
+namespace {
+
+class SequenceChunkReducesAlone final : public StepsDecorator {
+ public:
+  SequenceChunkReducesAlone(const ForwardSteps& inner, std::string_view) : StepsDecorator(inner) {}
+  float norm_statistics(const StepSite& site, const float* x, std::int64_t rows, std::int64_t width,
+                        float* sums) const override {
+    const float divisor = inner().norm_statistics(site, x, rows, width, sums);
+    if (site.sequence_parallel) sum_in_parts(x, rows, width, 2, sums);
+    return divisor;
+  }
+};
+
+}  // namespace
+
+// The law sequence_parallel_is_invisible tells it by running both ways.
+const Fault& sequence_chunk_reduces_alone() {
+  static const Fault fault{.name = "sequence_chunk_reduces_alone",
+                           .family = 'D',
+                           .level = FaultLevel::forward,
+                           .claim =
+                               "Under sequence parallelism a rank sums the norm statistics of its share of "
+                               "the tokens in two chains.",
+                           .reports = {"seed 003"},
+                           .oracles = {},
+                           .law = "sequence_parallel_is_invisible",
+                           .arguments = {},
+                           .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+                           .equivalent = nullptr,
+                           .inject = with_steps<SequenceChunkReducesAlone>};
+  return fault;
+}
+
+}  // namespace shardcheck::faults

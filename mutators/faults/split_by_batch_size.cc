@@ -1,0 +1,37 @@
+// A kernel that picks how it splits a sum by the number of requests.
+#include "determinism.h"
+
+namespace shardcheck::faults {
+namespace {
+
+class SplitByBatchSize final : public StepsDecorator {
+ public:
+  SplitByBatchSize(const ForwardSteps& inner, std::string_view) : StepsDecorator(inner) {}
+  float norm_statistics(const StepSite& site, const float* x, std::int64_t rows, std::int64_t width,
+                        float* sums) const override {
+    const float divisor = inner().norm_statistics(site, x, rows, width, sums);
+    if (site.sequences > 1) sum_in_parts(x, rows, width, site.sequences, sums);
+    return divisor;
+  }
+};
+
+}  // namespace
+
+// No oracle sees it: reference and sharded run have one batch. The law batch_is_invisible does.
+const Fault& split_by_batch_size() {
+  static const Fault fault{
+      .name = "split_by_batch_size",
+      .family = 'D',
+      .level = FaultLevel::forward,
+      .claim = "The statistics of a norm are summed in as many chains as the batch has sequences.",
+      .reports = {"seed 003"},
+      .oracles = {},
+      .law = "batch_is_invisible",
+      .arguments = {},
+      .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+      .equivalent = nullptr,
+      .inject = with_steps<SplitByBatchSize>};
+  return fault;
+}
+
+}  // namespace shardcheck::faults

@@ -1,0 +1,102 @@
+// The trainer's log-probabilities against the rollout engine's: weights sharded for storage and run whole on
+// one rank, against the same weights resharded and run over ranks.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine.h"
+#include "law_support.h"
+#include "shardcheck/tensor/stream.h"
+
+namespace shardcheck::laws {
+namespace {
+
+/// Every token's successor in its sequence, the last one's its first.
+std::vector<std::int32_t> successors(const Tokens& tokens) {
+  std::vector<std::int32_t> next;
+  for (std::int64_t i = 0; i < tokens.count(); ++i) {
+    const bool last = (i + 1) % tokens.length == 0;
+    next.push_back(tokens.ids[static_cast<std::size_t>(last ? i + 1 - tokens.length : i + 1)]);
+  }
+  return next;
+}
+
+/// One side: log-softmax of every row, and what it gives for the successors without gathering.
+struct Side {
+  Tensor all, picked;
+};
+
+Side run_side(const Case& c, Subject& subject, const Workbench& bench, const ShardedTensors& shards,
+              const Layout& layout, const Execution& execution) {
+  MeshGroups groups(layout.mesh, [&](int degree) { return subject.collective(degree); });
+  const ShardedModel model(c.geometry, shards, consumer_named(layout.consumer), groups, c.arithmetic,
+                           bench.contract(), execution, subject.steps());
+  const BatchStep step = whole_step(bench.tokens());
+  KvCache first = model.make_cache(), second = model.make_cache();
+  return {model.log_softmax(step, first).front(),
+          model.token_logprobs(step, successors(bench.tokens()), second).front()};
+}
+
+/// Row i's value at its successor.
+Tensor looked_up(const Tensor& all, const std::vector<std::int32_t>& next) {
+  Tensor picked = Tensor::uninitialized(DType::f32, {std::ssize(next)});
+  for (std::size_t i = 0; i < next.size(); ++i)
+    picked.mutable_f32()[i] =
+        all.f32()[i * static_cast<std::size_t>(all.dim(1)) + static_cast<std::size_t>(next[i])];
+  return picked;
+}
+
+Outcome check(const Case& c, Subject& subject) {
+  Workbench bench(c);
+  const Layout whole = make_layout(layout_at(c.target.table, 1), c.geometry);
+  const ShardedTensors stored = subject.split(bench.weights(), bench.source());
+  const Side trainer = run_side(c, subject, bench, subject.reshard(stored, bench.source(), whole), whole, {});
+  const Side rollout = run_side(c, subject, bench, subject.reshard(stored, bench.source(), bench.target()),
+                                bench.target(), execution_of(c));
+  const Digest digest = Digest().add(trainer.all).add(rollout.all).add(rollout.picked);
+  Outcome outcome =
+      same_logits("log-probabilities over ranks differ from those of one rank", c, trainer.all, rollout.all);
+  if (outcome.verdict == Verdict::passed) {
+    const Tensor expected = looked_up(trainer.all, successors(bench.tokens()));
+    if (!expected.same_bytes(rollout.picked) || !expected.same_bytes(trainer.picked))
+      outcome = Outcome::fail("log-probabilities of given tokens differ from the same ones of all tokens");
+  }
+  return with_digest(std::move(outcome), digest);
+}
+
+/// Stored as FSDP stores a Llama, or over several axes; run as its consumers run it, over any mesh.
+Case draw(Stream& stream) {
+  if (stream.chance(1, 2)) {
+    Case c = draw_where("logprobs_agree_across_layouts", stream,
+                        {.any_dtype = true, .axis = true, .any_contract = true}, target_is_sharded);
+    c.source = {"fsdp2-tp", {{"dp", static_cast<int>(stream.integer(2, 6))}}};
+    c.length = stream.integer(8, 20);
+    return c;
+  }
+  Case c = draw_axis_case(stream,
+                          {.tp = true, .cp = stream.chance(1, 4), .sequence_parallel = stream.chance(1, 4)});
+  c.law = "logprobs_agree_across_layouts";
+  return c;
+}
+
+}  // namespace
+
+const Law& logprobs_agree_across_layouts() {
+  static const Law law{
+      .name = "logprobs_agree_across_layouts",
+      .claim =
+          "Log-probabilities of every token, normalised over a vocabulary that is cut over the ranks of any "
+          "mesh, equal those of weights stored as a trainer stores them and run on one rank bit for bit.",
+      .check = check,
+      .draw = draw,
+      .shares = {{"16_bit", 0.3},
+                 {"exact", 0.08},
+                 {"target_degree>1", 0.8},
+                 {"stored_by_fsdp", 0.35},
+                 {"uneven", 0.1}},
+      .arithmetics = {Arithmetic::tree, Arithmetic::exact},
+      .smoke_cases = 200};
+  return law;
+}
+
+}  // namespace shardcheck::laws
