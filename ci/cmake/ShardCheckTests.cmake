@@ -28,6 +28,8 @@ endfunction()
 file(GLOB_RECURSE lib_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lib/tests/*_test.cc)
 list(FILTER lib_tests EXCLUDE REGEX "/(cli|consumer)/")
 shardcheck_tests(lib_tests FOLDER lib/tests SOURCES ${lib_tests} LINK shardcheck_core Boost::headers)
+# Private headers include each other by their path in lib/src; tests of them too.
+target_include_directories(lib_tests PRIVATE ${PROJECT_SOURCE_DIR}/lib/src)
 foreach(room tolerance mutators properties)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${room}/tests/*_test.cc)
   shardcheck_tests(${room}_tests FOLDER ${room}/tests SOURCES ${sources} LINK shardcheck_${room})

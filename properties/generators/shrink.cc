@@ -107,6 +107,10 @@ void plainer_family(const Case& c, std::vector<Case>& out) {
   propose(c, out, [](Case& s) {
     s.geometry.q_lora = s.geometry.kv_lora = s.geometry.nope_dim = s.geometry.rope_dim = s.geometry.v_dim = 0;
   });
+  propose(c, out, [](Case& s) {
+    s.geometry.n_experts = s.geometry.expert_ffn = s.geometry.shared_ffn = s.geometry.dense_layers = 0;
+    s.geometry.router_bias = false;
+  });
   propose(c, out, [](Case& s) { s.geometry.router_bias = false; });
   propose(c, out, [](Case& s) { s.geometry.mlp_bias = false; });
   propose(c, out, [](Case& s) { s.geometry.sinks = false; });

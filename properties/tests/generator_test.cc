@@ -256,6 +256,21 @@ TEST(ShrinkTest, AFeatureStaysAlone) {
   EXPECT_EQ(minimal_line([](const Case& c) { return c.geometry.n_layers > 1; }), "law layers=2");
 }
 
+TEST(ShrinkTest, WhatIsNoLlamaShrinksToWhatIsNeededOfIt) {
+  Case c;
+  c.law = "law";
+  c.geometry.activation = Activation::gelu, c.geometry.alibi = true, c.geometry.gated = false;
+  c.geometry.n_experts = 8, c.geometry.expert_ffn = 16, c.geometry.experts_per_token = 7;
+  const auto line = [&](const std::function<bool(const Geometry&)>& condition) {
+    return print_case(minimal(c, [&](const Case& smaller) { return condition(smaller.geometry); }));
+  };
+  EXPECT_EQ(line([](const Geometry&) { return true; }), "law");
+  EXPECT_EQ(line([](const Geometry& g) { return g.activation == Activation::gelu; }), "law activation=gelu");
+  EXPECT_EQ(line([](const Geometry& g) { return g.alibi; }), "law alibi=true");
+  EXPECT_EQ(line([](const Geometry& g) { return !g.gated; }), "law gated=false");
+  EXPECT_EQ(line([](const Geometry& g) { return g.experts_per_token > 4; }), "law experts_per_token=5");
+}
+
 TEST(ShrinkTest, AnUnevenVocabularyShrinksToTheNearestOne) {
   EXPECT_EQ(minimal_line([](const Case& c) { return c.geometry.vocab % c.target.tp_degree() != 0; }),
             "law heads=2 kv_heads=2 vocab=17 target=seed:tp2");

@@ -60,6 +60,9 @@ TEST(Geometry, RefusesEachBadFieldByName) {
       {[](Geometry& g) { g.head_dim = 1 << 23; }, "heads*head_dim"},
       {[](Geometry& g) { g.n_experts = 1 << 16, g.n_layers = 17, g.expert_ffn = g.d_model = g.ffn = 1; },
        "experts=65536 in layers=17 are out of range: allowed 1048576 in all"},
+      {[](Geometry& g) { g.experts_per_token = 0; }, "experts_per_token=0 is out of range: allowed 1..65536"},
+      {[](Geometry& g) { g.positions = -1; }, "positions=-1"},
+      {[](Geometry& g) { g.positions = (1 << 24) + 1; }, "positions=16777217"},
       {[](Geometry& g) { g.d_model = g.ffn = g.vocab = 1 << 24; }, "parameters"},
   };
   for (const auto& [spoil, expected] : bad) {
@@ -67,6 +70,22 @@ TEST(Geometry, RefusesEachBadFieldByName) {
     spoil(g);
     EXPECT_THAT(refusal(g), HasSubstr(expected));
   }
+}
+
+TEST(Geometry, AlibiGoesWithEveryKindOfPosition) {
+  Geometry g = toy();
+  g.alibi = true, g.rope = Rope::half, g.positions = 32, g.sinks = true;
+  EXPECT_EQ(refusal(g), "accepted");
+}
+
+TEST(RequireForward, RefusesLatentAttentionAlone) {
+  Geometry g = toy();
+  g.norm = Norm::layer, g.activation = Activation::gelu, g.gated = false,
+  g.mlp_bias = g.sinks = g.alibi = true;
+  g.positions = 64, g.n_experts = 4, g.expert_ffn = 8, g.shared_ffn = 8, g.router_bias = true;
+  EXPECT_NO_THROW(require_forward(g));
+  g.kv_lora = 16;
+  EXPECT_THROW(require_forward(g), InvalidInput);
 }
 
 TEST(LogicalTensors, AreUniqueAndFollowTheFlags) {

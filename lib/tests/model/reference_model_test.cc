@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "model/naive_model.h"
 
@@ -37,6 +38,34 @@ std::vector<Variant> variants() {
           {"qwen3", qwen3}, {"tied", tied}, {"single", single}};
 }
 
+/// Models that are no Llama. Four heads: a power of two, for the slopes of ALiBi.
+std::vector<Variant> families() {
+  Geometry llama;
+  llama.d_model = 40, llama.n_layers = 2, llama.n_heads = 4, llama.n_kv_heads = 2, llama.head_dim = 8,
+  llama.ffn = 56, llama.vocab = 61;
+  Geometry gpt2 = llama;
+  gpt2.norm = Norm::layer, gpt2.activation = Activation::gelu_tanh, gpt2.gated = false;
+  gpt2.mlp_bias = gpt2.qkv_bias = gpt2.o_bias = gpt2.tied = true;
+  gpt2.positions = 19, gpt2.n_kv_heads = 4;
+  Geometry neox = gpt2;
+  neox.activation = Activation::gelu, neox.rope = Rope::half, neox.positions = 0, neox.tied = false;
+  Geometry bloom = gpt2;
+  bloom.alibi = true, bloom.positions = 0;
+  Geometry gated = llama;
+  gated.activation = Activation::gelu_tanh, gated.mlp_bias = true, gated.norm = Norm::layer;
+  Geometry sinks = llama;
+  sinks.sinks = sinks.o_bias = sinks.qkv_bias = true, sinks.rope = Rope::half;
+  Geometry mixtral = llama;
+  mixtral.rope = Rope::half, mixtral.n_experts = 5, mixtral.expert_ffn = 24;
+  Geometry deepseek = mixtral;
+  deepseek.n_layers = 3, deepseek.dense_layers = 1, deepseek.experts_per_token = 3;
+  deepseek.shared_ffn = 16, deepseek.router_bias = true;
+  Geometry every = mixtral;
+  every.experts_per_token = 9;  // more than there are: all of them
+  return {{"gpt2", gpt2},   {"neox", neox},       {"bloom", bloom},       {"gated", gated},
+          {"sinks", sinks}, {"mixtral", mixtral}, {"deepseek", deepseek}, {"every", every}};
+}
+
 double worst_against_naive(const Geometry& g, Arithmetic arithmetic) {
   const auto weights = make_weights(g, WeightStyle::powered, 11, DType::f32);
   const Tokens tokens = make_tokens(g, 2, 19, 12);
@@ -62,6 +91,105 @@ TEST(ReferenceModel, AgreesWithAnIndependentForwardInDoublePrecision) {
     EXPECT_LT(worst_against_naive(geometry, Arithmetic::native), 5e-5) << name;
     EXPECT_LT(worst_against_naive(geometry, Arithmetic::tree), 5e-5) << name;
   }
+}
+
+TEST(ReferenceModel, RunsEveryFamilyAsAnIndependentForwardInDoublePrecision) {
+  for (const auto& [name, geometry] : families()) {
+    for (const Arithmetic arithmetic : {Arithmetic::native, Arithmetic::tree, Arithmetic::exact})
+      EXPECT_LT(worst_against_naive(geometry, arithmetic), 5e-5) << name << " " << to_string(arithmetic);
+  }
+}
+
+/// Every weight of a family, zeroed one at a time, is missed: no tensor is read and ignored.
+TEST(ReferenceModel, ReadsEveryTensorOfEveryFamily) {
+  for (const auto& [name, g] : families()) {
+    const auto weights = make_weights(g, WeightStyle::powered, 11, DType::f32);
+    const Tokens tokens = make_tokens(g, 2, 19, 12);
+    const Tensor right = ReferenceModel(g, weights, Arithmetic::native, contract_for(g)).forward(tokens);
+    for (const LogicalTensor& tensor : logical_tensors(g)) {
+      TensorMap without = weights;
+      without[tensor.name] = Tensor::zeros(DType::f32, tensor.shape);
+      const Tensor wrong = ReferenceModel(g, without, Arithmetic::native, contract_for(g)).forward(tokens);
+      EXPECT_FALSE(wrong.same_bytes(right)) << name << " without " << tensor.name;
+    }
+  }
+}
+
+TEST(ReferenceModel, ATokenDoesNotDependOnTheOthersOfItsBatch) {
+  for (const auto& [name, g] : families()) {
+    const ReferenceModel model(g, make_weights(g, WeightStyle::powered, 11, DType::f32), Arithmetic::tree,
+                               contract_for(g));
+    const Tokens both = make_tokens(g, 2, 8, 3);
+    const Tokens second{1, 8, {both.ids.begin() + 8, both.ids.end()}};
+    EXPECT_TRUE(model.forward(both).rows(8, 8).same_bytes(model.forward(second))) << name;
+  }
+}
+
+TEST(ReferenceModel, StoresActivationsOfEveryFamilyInTheDtypeOfTheContract) {
+  for (const auto& [name, g] : families()) {
+    const auto weights = make_weights(g, WeightStyle::powered, 11, DType::bf16);
+    const Tokens tokens = make_tokens(g, 1, 8, 12);
+    const Tensor wide = ReferenceModel(g, weights, Arithmetic::tree, contract_for(g)).forward(tokens);
+    const Tensor narrow =
+        ReferenceModel(g, weights, Arithmetic::tree, contract_for(g, {.storage = DType::bf16}))
+            .forward(tokens);
+    EXPECT_FALSE(narrow.same_bytes(wide)) << name;
+    for (const float logit : narrow.f32()) ASSERT_TRUE(std::isfinite(logit)) << name;
+  }
+}
+
+TEST(ReferenceModel, SummationOrdersReachTheDownProjectionsOfExperts) {
+  Geometry g = families()[6].geometry;
+  g.dense_layers = 0, g.n_layers = 1;
+  const auto weights = make_weights(g, WeightStyle::powered, 1, DType::f32);
+  const Tokens tokens = make_tokens(g, 1, 12, 2);
+  TensorMap without = weights;  // the attention adds nothing, so that only experts can differ
+  without["layers.0.o_proj"] = Tensor::zeros(DType::f32, {g.d_model, g.attention_width()});
+  const ReferenceModel model(g, without, Arithmetic::native, contract_for(g));
+  const Tensor plain = model.forward(tokens);
+  const Tensor reordered = model.forward(tokens, {.seed = 5, .parts = 3});
+  EXPECT_FALSE(reordered.same_bytes(plain));
+  for (std::size_t i = 0; i < plain.f32().size(); ++i) EXPECT_NEAR(plain.f32()[i], reordered.f32()[i], 1e-4);
+}
+
+TEST(ReferenceModel, LogSoftmaxIsThatOfTheLogits) {
+  const Geometry g = families()[0].geometry;
+  const auto weights = make_weights(g, WeightStyle::powered, 11, DType::f32);
+  const Tokens tokens = make_tokens(g, 2, 9, 12);
+  for (const Arithmetic arithmetic : {Arithmetic::native, Arithmetic::tree, Arithmetic::exact}) {
+    const ReferenceModel model(g, weights, arithmetic, contract_for(g));
+    const Tensor logits = model.forward(tokens), logprobs = model.log_softmax(tokens);
+    ASSERT_EQ(logprobs.shape(), logits.shape());
+    const auto vocab = static_cast<std::size_t>(g.vocab);
+    for (std::size_t i = 0; i < 18; ++i) {
+      const auto row = logits.f32().subspan(i * vocab, vocab);
+      double sum = 0.0;
+      for (const float logit : row) sum += std::exp(static_cast<double>(logit));
+      for (std::size_t j = 0; j < vocab; ++j)
+        EXPECT_NEAR(logprobs.f32()[i * vocab + j], static_cast<double>(row[j]) - std::log(sum), 1e-5);
+    }
+  }
+}
+
+std::string refusal_of_forward(const Geometry& g, const Tokens& tokens) {
+  try {
+    ReferenceModel(g, make_weights(g, WeightStyle::powered, 1, DType::f32), Arithmetic::native,
+                   contract_for(g))
+        .forward(tokens);
+  } catch (const InvalidInput& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(ReferenceModel, RefusesTokensBeyondItsLearnedPositionsAndLatentAttention) {
+  const Geometry gpt2 = families()[0].geometry;
+  EXPECT_EQ(refusal_of_forward(gpt2, make_tokens(gpt2, 1, 19, 1)), "accepted");
+  EXPECT_THAT(refusal_of_forward(gpt2, make_tokens(gpt2, 1, 20, 1)),
+              HasSubstr("length=20 goes beyond the model's learned positions: allowed 1..19"));
+  Geometry latent = families()[5].geometry;
+  latent.kv_lora = 8, latent.nope_dim = 4, latent.rope_dim = 4, latent.v_dim = 4;
+  EXPECT_THAT(refusal_of_forward(latent, make_tokens(latent, 1, 4, 1)), HasSubstr("kv_lora=8"));
 }
 
 TEST(ReferenceModel, APositionDoesNotSeeLaterTokens) {

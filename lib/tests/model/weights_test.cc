@@ -55,6 +55,22 @@ TEST(Weights, StylesHaveTheirMoments) {
   EXPECT_NEAR(deviation_of(powered.at("embed").f32(), 0.0), 1.0, 0.01);
 }
 
+TEST(Weights, OtherFamiliesHaveTheirMoments) {
+  Geometry g = small();
+  g.norm = Norm::layer, g.positions = 200, g.sinks = true, g.n_heads = g.n_kv_heads = 400, g.head_dim = 1;
+  g.n_experts = 8, g.expert_ffn = 90, g.qk_norm = false;
+  const auto powered = make_weights(g, WeightStyle::powered, 0, DType::f32);
+  EXPECT_NEAR(deviation_of(powered.at("positions").f32(), 0.0), 0.5, 0.02);
+  EXPECT_NEAR(deviation_of(powered.at("layers.0.sinks").f32(), 0.0), 1.0, 0.1);
+  EXPECT_NEAR(deviation_of(powered.at("layers.0.attn_norm").f32(), 1.0), 0.5, 0.15);
+  EXPECT_NEAR(deviation_of(powered.at("final_norm_bias").f32(), 0.0), 0.5, 0.15);
+  EXPECT_NEAR(deviation_of(powered.at("layers.0.router").f32(), 0.0), 1.0 / std::sqrt(48.0), 0.02);
+  EXPECT_NEAR(deviation_of(powered.at("layers.0.experts.3.down").f32(), 0.0), 1.0 / std::sqrt(90.0), 0.01);
+  const auto recorded = make_weights(g, WeightStyle::recorded, 0, DType::f32);
+  EXPECT_NEAR(deviation_of(recorded.at("positions").f32(), 0.0), 0.02, 0.001);
+  EXPECT_NEAR(deviation_of(recorded.at("final_norm_bias").f32(), 0.0), 0.02, 0.007);
+}
+
 TEST(Weights, NarrowDtypesAreRoundedValues) {
   const auto wide = make_weights(small(), WeightStyle::powered, 5, DType::f32);
   for (const DType dtype : {DType::bf16, DType::f16}) {
