@@ -2,21 +2,27 @@
 # Resharding a 2 GiB checkpoint on disk against copying its bytes: hf-llama -> megatron-llama:tp8.
 # Usage: bench/reshard_folder_bench.sh PROGRAM FOLDER [RUNS]   FOLDER needs 7 GB and is removed at the end.
 # Both sides in turn, each with its bytes on the disk before the clock stops; prints medians, their ratio and
-# the peak of resident memory.
+# the peak of resident memory. Before either, a copy that is not timed is made and removed and the disk is idle:
+# the source is in the page cache, and as much memory is at hand as a copy fills. A virtual machine gives free
+# memory back to its host, and which side then had to fetch it again would be chance.
 set -eu
 program=$1 folder=$2 runs=${3:-5}
 mkdir "$folder"
 trap 'rm -rf "$folder"' EXIT
 "$(dirname "$0")/make_checkpoint.py" "$folder/source"
-cat "$folder/source/model.safetensors" >/dev/null
+level() {
+  rm -rf "$folder/copy" "$folder/target"
+  cp --sparse=never --reflink=never "$folder/source/model.safetensors" "$folder/copy"
+  sync
+  rm "$folder/copy"
+  sync
+}
 i=0
 while [ "$i" -lt "$runs" ]; do
-  rm -rf "$folder/copy" "$folder/target"
-  sync
+  level
   /usr/bin/time -a -o "$folder/copy.times" -f %e sh -c \
     'cp --sparse=never --reflink=never "$1" "$2" && sync "$2"' - "$folder/source/model.safetensors" "$folder/copy"
-  rm -f "$folder/copy"
-  sync
+  level
   /usr/bin/time -a -o "$folder/reshard.times" -f '%e %M' \
     "$program" reshard "$folder/source" "$folder/target" --to=megatron-llama:tp8 --quiet >/dev/null
   i=$((i + 1))

@@ -19,7 +19,7 @@ class PositionalFile {
   void reserve(std::uint64_t size_bytes);
   /// Writes all of it, then has the system start to store it.
   void write(std::uint64_t offset, std::span<const std::byte> bytes);
-  /// Waits until what was written is on the disk.
+  /// Waits until what was written is on the disk, by whomever, and lets the system forget its copy in memory.
   void sync();
 
  private:

@@ -1,7 +1,11 @@
 #include "shardcheck/checkpoint/reshard_folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "reshard_fixture.h"
@@ -16,6 +20,23 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+/// Share of a file's pages that the system holds in memory; `forget` asks it to let go of them first.
+double share_in_memory(const fs::path& file, bool forget = false) {
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (forget) {
+    ::fsync(descriptor);
+    ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+  }
+  const std::size_t size = fs::file_size(file), page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* mapped = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
+  ::close(descriptor);
+  std::vector<unsigned char> pages((size + page - 1) / page);
+  EXPECT_EQ(::mincore(mapped, size, pages.data()), 0) << file;
+  ::munmap(mapped, size);
+  const auto held = std::count_if(pages.begin(), pages.end(), [](unsigned char bits) { return bits & 1; });
+  return static_cast<double>(held) / static_cast<double>(pages.size());
+}
 
 /// A folder that tests fill with checkpoints.
 class ReshardFolder : public ::testing::Test {
@@ -193,6 +214,24 @@ TEST_F(ReshardFolder, WhatEveryReaderNeedsIsCarriedAlong) {
   reshard_to("shards", megatron_, "back", plain_);
   fs::remove(folder_ / "source/pytorch_model.bin");
   expect_same_contents(folder_ / "back", folder_ / "source", "carried");
+}
+
+// Memory that files would fill for good is what a run pays for most where pages are dear. On a file system
+// that has nothing but memory the source shows that nothing can be let go of.
+TEST(ReshardFolders, WhatIsOnTheDiskIsNotKeptInMemory) {
+  Geometry geometry = meshes::llama();
+  geometry.d_model = 1100;
+  const TemporaryFolder folder;
+  const Layout source = meshes::layout("hf-llama", geometry),
+               target = meshes::layout("megatron-llama:tp2", geometry);
+  write_folder(folder / "source", source, numbered_weights(geometry));
+  reshard_folder(folder / "source", source, folder / "target", target, {.checkpoint_bytes = 1 << 18});
+  const double possible = share_in_memory(folder / "source/model.safetensors", true);
+  for (const int rank : {0, 1}) {
+    const fs::path file = folder / "target" / shard_file_name(rank, 2);
+    ASSERT_GT(fs::file_size(file), 1u << 17);
+    EXPECT_LE(share_in_memory(file), possible + 0.1) << file;
+  }
 }
 
 TEST_F(ReshardFolder, ATargetThatHoldsSomethingElseIsRefusedAndLeftAlone) {
