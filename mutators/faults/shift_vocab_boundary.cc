@@ -26,8 +26,9 @@ std::optional<std::string> not_applicable(const Case& c, std::string_view) {
   const Tokens tokens = tokens_of(c);
   const auto layout = target_layout(c);
   const Consumer& consumer = consumer_named(layout->consumer);
-  for (int rank = 1; rank < layout->degree; ++rank) {
-    const LocalExtent extent = consumer.extent(c.geometry, layout->degree, rank);
+  const int degree = layout->mesh.degree(Axis::tp);
+  for (int rank = 1; rank < degree; ++rank) {
+    const LocalExtent extent = consumer.extent(c.geometry, degree, rank);
     if (has_boundary(extent) && std::ranges::find(tokens.ids, extent.embed_begin) != tokens.ids.end()) {
       return std::nullopt;
     }

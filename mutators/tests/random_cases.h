@@ -36,8 +36,7 @@ inline LayoutName draw_layout(Stream& stream) {
 
 inline bool can_run(const LayoutName& name, const Geometry& geometry) {
   try {
-    const Layout layout = make_layout(name, geometry);
-    consumer_named(layout.consumer).require_supported(geometry, layout.degree);
+    require_executable(make_layout(name, geometry));
     return true;
   } catch (const UnsupportedLayout&) {
     return false;

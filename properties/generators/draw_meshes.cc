@@ -16,11 +16,11 @@ constexpr int kTries = 12;
 const std::vector<std::string> kLlamaTables = {
     "seed",           "hf-llama",         "hf-phi3",  "vllm-llama",       "megatron-llama",
     "megatron-llama", "torchtitan-llama", "fsdp2-tp", "deepspeed-autotp", "sglang-llama"};
-const std::vector<std::string> kMoeTables = {"hf-moe", "vllm-moe", "megatron-moe", "megatron-moe"};
+const std::vector<std::string> kMoeTables = {"hf-moe", "vllm-moe", "megatron-moe", "megatron-moe", "seed"};
 const std::vector<std::string> kLatentTables = {"hf-mla-moe", "vllm-mla-moe", "megatron-mla-moe",
                                                 "sglang-mla-moe"};
-const std::vector<std::string> kGpt2Tables = {"hf-gpt2"};
-const std::vector<std::string> kNeoxTables = {"hf-neox"};
+const std::vector<std::string> kGpt2Tables = {"hf-gpt2", "seed"};
+const std::vector<std::string> kNeoxTables = {"hf-neox", "seed"};
 
 Geometry draw_llama(Stream& stream) {
   Geometry g;

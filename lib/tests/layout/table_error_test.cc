@@ -128,6 +128,8 @@ TEST(WrongTable, KeysOfARule) {
        {set("w2_weight", "tensor", "layers.{layer}.{expert}"),
         "pattern 'layers.{layer}.{expert}' has {expert} although its roles are not per expert"},
        {[](json& t) { rule(t, "w2_weight").erase("stack"); }, "lacks {expert} although its roles are per"},
+       {set("w2_weight", "with", "expert_up"),
+        "with: role 'expert_up' is one of an expert; allowed where experts are not stacked"},
        {set("w2_weight", "logical", {"expert_down", "down"}),
         "role 'down' and role 'expert_down' cannot share a tensor"}});
   expect_parse_refusals(

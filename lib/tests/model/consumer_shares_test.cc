@@ -114,7 +114,7 @@ Geometry random_geometry(Family family, std::uint64_t seed) {
 /// Meshes of the axes that the table carries and its consumer runs over.
 std::vector<LayoutName> meshes_of(const LayoutTable& table) {
   const Consumer& consumer = consumer_named(table.consumer());
-  const auto degrees = [&](Axis axis, std::vector<int> wanted) {
+  const auto degrees = [&](Axis axis, const std::vector<int>& wanted) {
     const auto& carried = table.axes();
     const bool usable = std::ranges::find(carried, axis) != carried.end() && consumer.runs_over(axis);
     return usable ? wanted : std::vector<int>{1};
