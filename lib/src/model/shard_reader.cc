@@ -10,17 +10,7 @@
 namespace shardcheck {
 namespace {
 
-/// Columns of a rank's part of a tensor whose sum runs over ranks; 0 for any other.
-std::int64_t columns_over_ranks(const Geometry& geometry, const LocalExtent& extent, std::string_view role) {
-  if (role == "o_proj") return extent.heads * geometry.head_dim;
-  if (role == "down") return extent.ffn;
-  if (role == "expert_down") return extent.expert_ffn;
-  if (role == "shared_down") return extent.shared_ffn;
-  return 0;
-}
-
-/// Local shape of every file tensor a rank's consumer reads: rows up to the last one a role lies in, columns
-/// cut where the sum runs over ranks.
+/// Local shape of every file tensor a rank's consumer reads: up to the last row that a role lies in.
 std::map<std::string, Shape> local_shapes(const Geometry& geometry, const Consumer& consumer,
                                           const RankPlace& place) {
   std::map<std::string, Shape> shapes;
@@ -28,12 +18,9 @@ std::map<std::string, Shape> local_shapes(const Geometry& geometry, const Consum
     if (!place.reads(logical)) continue;
     const LocalRows rows =
         consumer.locate(geometry, place.tp_degree, place.tp, logical.role, logical.layer, logical.expert);
-    Shape shape = logical.shape;
-    if (const std::int64_t columns = columns_over_ranks(geometry, place.extent, logical.role); columns > 0)
-      shape[1] = columns;
-    const auto [entry, fresh] = shapes.try_emplace(rows.tensor, shape);
-    const std::int64_t before = fresh ? 0 : entry->second[0];
-    entry->second[0] = std::max({before, rows.end(), rows.padded_to});
+    const Shape own = rows.shape();
+    Shape& shape = shapes.try_emplace(rows.tensor, own).first->second;
+    for (std::size_t d = 0; d < own.size(); ++d) shape.at(d) = std::max(shape.at(d), own[d]);
   }
   return shapes;
 }

@@ -71,6 +71,16 @@ TEST(ConsumerExecution, OfHeadwiseFusedRows) {
   for (const char* name : {"hf-neox", "hf-neox:tp2", "hf-neox:tp4"}) expect_bits_of_reference(neox(), name);
 }
 
+TEST(ConsumerExecution, OfTransposedTensors) {
+  for (const char* name : {"hf-gpt2", "hf-gpt2:tp2", "hf-gpt2:tp4"}) expect_bits_of_reference(gpt2(), name);
+}
+
+TEST(ConsumerExecution, OfStackedExperts) {
+  for (const char* name : {"vllm-moe", "vllm-moe:tp2", "vllm-moe:tp4"}) {
+    expect_bits_of_reference(deepseek(), name);
+  }
+}
+
 TEST(ConsumerExecution, OfExperts) {
   expect_bits_of_reference(mixtral(), "hf-mixtral:tp2");
   for (const char* name : {"hf-moe", "hf-moe:tp4", "megatron-moe:ep2,tp2", "megatron-moe:cp2,ep4"}) {
