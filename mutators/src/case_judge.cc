@@ -108,7 +108,7 @@ class CaseJudge {
 
   std::vector<KillCell> judge(const FaultChoice& choice) {
     try {
-      if (const auto reason = choice.fault->not_applicable(work_.value, choice.argument)) {
+      if (const auto reason = choice.fault->why_inapplicable(work_.value, choice.argument)) {
         return cells_of(choice, CellStatus::not_applicable, *reason);
       }
       return judge_faulty(choice, *choice.fault->inject(right_, work_.value, choice.argument));

@@ -77,6 +77,15 @@ std::string_view to_string(FaultLevel level) noexcept {
   return "unknown";
 }
 
+std::optional<std::string> Fault::why_inapplicable(const Case& c, std::string_view argument) const {
+  if (level == FaultLevel::plan || level == FaultLevel::value) {
+    for (const auto& [axis, degree] : c.target.axes) {
+      if (axis != "tp" && degree > 1) return fmt::format("the target has ranks along {}", axis);
+    }
+  }
+  return not_applicable(c, argument);
+}
+
 std::string FaultChoice::text() const {
   const std::string name(fault == nullptr ? std::string_view() : fault->name);
   return argument.empty() ? name : name + ":" + argument;
@@ -115,7 +124,7 @@ std::vector<FaultChoice> every_choice() {
 std::optional<std::string> why_fault_is_inert(const Case& c) {
   if (c.fault.empty()) return std::nullopt;
   const FaultChoice choice = parse_fault(c.fault);
-  auto reason = choice.fault->not_applicable(c, choice.argument);
+  auto reason = choice.fault->why_inapplicable(c, choice.argument);
   if (!reason && choice.fault->equivalent != nullptr) reason = choice.fault->equivalent(c, choice.argument);
   if (!reason) return std::nullopt;
   return fmt::format("fault {} cannot act here: {}", choice.text(), *reason);
@@ -125,7 +134,7 @@ std::shared_ptr<Subject> subject_of(const Case& c) {
   auto right = std::make_shared<Subject>();
   if (c.fault.empty()) return right;
   const FaultChoice choice = parse_fault(c.fault);
-  if (choice.fault->not_applicable(c, choice.argument)) return right;
+  if (choice.fault->why_inapplicable(c, choice.argument)) return right;
   return choice.fault->inject(std::move(right), c, choice.argument);
 }
 

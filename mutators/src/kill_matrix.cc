@@ -31,7 +31,7 @@ struct Search {
 };
 
 bool takes(const FaultChoice& choice, const Case& c, std::int64_t wanted, Search& search) {
-  if (search.found >= wanted || choice.fault->not_applicable(c, choice.argument)) return false;
+  if (search.found >= wanted || choice.fault->why_inapplicable(c, choice.argument)) return false;
   const bool is_equivalent =
       choice.fault->equivalent != nullptr && choice.fault->equivalent(c, choice.argument).has_value();
   std::int64_t& count = is_equivalent ? search.equivalent : search.found;

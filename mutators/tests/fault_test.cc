@@ -156,7 +156,7 @@ Case applicable_case(const FaultChoice& choice) {
       if (c.target.table == "vllm-llama") c.geometry.vocab = 52;
       for (const bool biased_to_evenness : {false, true}) {
         if (biased_to_evenness) c.geometry.vocab = 52;
-        const bool applies = !choice.fault->not_applicable(c, choice.argument);
+        const bool applies = !choice.fault->why_inapplicable(c, choice.argument);
         const bool changes =
             choice.fault->equivalent == nullptr || !choice.fault->equivalent(c, choice.argument);
         if (applies && changes) return c;
@@ -185,7 +185,7 @@ TEST_P(EveryFault, KeepsTensorsShapesAndDtypes) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Case c = applicable_case(choice);
     c.dtype = dtype;
-    if (choice.fault->not_applicable(c, choice.argument)) continue;
+    if (choice.fault->why_inapplicable(c, choice.argument)) continue;
     Workbench bench(c);
     const auto faulty = choice.fault->inject(std::make_shared<Subject>(), c, choice.argument);
     const ShardedTensors shards = bench.moved(*faulty, bench.weights());
@@ -197,7 +197,7 @@ TEST_P(EveryFault, KeepsTensorsShapesAndDtypes) {
 TEST_P(EveryFault, ActsOnOneRankExactlyWhereItSaysSo) {
   const FaultChoice& choice = GetParam();
   const Case c = hand_picked("seed", "seed");
-  const bool applies = !choice.fault->not_applicable(c, choice.argument);
+  const bool applies = !choice.fault->why_inapplicable(c, choice.argument);
   Workbench bench(c);
   const auto forced = choice.fault->inject(std::make_shared<Subject>(), c, choice.argument);
   const auto& oracles = choice.fault->oracles;

@@ -53,8 +53,9 @@ void draw_experts(Stream& stream, Geometry& g) {
 }
 
 void draw_model(Stream& stream, const AxisWish& wish, Geometry& g) {
-  g.n_kv_heads = stream.pick<std::int64_t>(wish.tp || wish.sequence_parallel ? std::vector<std::int64_t>{2, 2, 3, 4, 4, 6}
-                                                   : std::vector<std::int64_t>{1, 2, 2, 3, 4});
+  g.n_kv_heads = stream.pick<std::int64_t>(wish.tp || wish.sequence_parallel
+                                               ? std::vector<std::int64_t>{2, 2, 3, 4, 4, 6}
+                                               : std::vector<std::int64_t>{1, 2, 2, 3, 4});
   g.n_heads = g.n_kv_heads * stream.pick<std::int64_t>({1, 1, 2, 2, 3});
   g.head_dim = 2 * stream.integer(1, 4);
   g.d_model = stream.integer(9, 40);

@@ -44,6 +44,10 @@ struct Fault {
   /// Whether the oracle must detect it: a declared one, and `exact` where `tree` is declared, but for family
   /// D, whose reduction orders do not exist under exact.
   bool expects(Oracle oracle) const;
+
+  /// Why the fault cannot act on this case, or nullopt: `not_applicable`, and faults of the plan and value
+  /// levels, which know how tensor parallelism cuts, do not touch targets over other axes.
+  std::optional<std::string> why_inapplicable(const Case& c, std::string_view argument) const;
 };
 
 /// Every fault, sorted by name.
