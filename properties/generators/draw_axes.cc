@@ -31,6 +31,7 @@ void draw_gpt(Stream& stream, Geometry& g) {
   g.mlp_bias = stream.chance(3, 4);
   g.qkv_bias = g.o_bias = stream.chance(3, 4);
   g.tied = stream.chance(1, 3);
+  g.parallel_residual = stream.chance(1, 3);
   switch (stream.integer(0, 2)) {
     case 0:
       g.positions = kMaxLength + stream.integer(0, 5);

@@ -58,6 +58,8 @@ void make_latent(Stream& stream, Geometry& g) {
 void make_gpt(Stream& stream, Geometry& g, bool learned_positions) {
   g.n_kv_heads = g.n_heads;
   g.norm = Norm::layer;
+  g.activation = learned_positions ? Activation::gelu_tanh : Activation::gelu;
+  g.parallel_residual = !learned_positions;
   g.gated = g.qk_norm = false;
   g.qkv_bias = g.o_bias = g.mlp_bias = true;
   g.positions = learned_positions ? stream.integer(1, 9) : 0;

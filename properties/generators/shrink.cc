@@ -2,8 +2,6 @@
 // keeps the valid and strictly smaller ones.
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstdlib>
 #include <numeric>
 
 #include "layout_probe.h"
@@ -17,17 +15,6 @@ constexpr LayoutName Case::*kLayouts[] = {&Case::via, &Case::source, &Case::targ
 const Case& simplest() {
   static const Case c;
   return c;
-}
-
-double distance(std::int64_t value, std::int64_t simplest_value) {
-  if (value == simplest_value) return 0.0;
-  return 1.0 + std::log2(1.0 + std::abs(static_cast<double>(value) - static_cast<double>(simplest_value)));
-}
-
-double layout_size(const LayoutName& name) {
-  double size = (name.table == simplest().source.table ? 0.0 : 1.0) + static_cast<double>(name.axes.size());
-  for (const auto& [axis, degree] : name.axes) size += distance(degree, 1);
-  return size + distance(name.first_stage_layers, 0) + distance(name.last_stage_layers, 0);
 }
 
 using Pass = void (*)(const Case& c, std::vector<Case>& out);
@@ -114,6 +101,7 @@ void plainer_family(const Case& c, std::vector<Case>& out) {
   propose(c, out, [](Case& s) { s.geometry.router_bias = false; });
   propose(c, out, [](Case& s) { s.geometry.mlp_bias = false; });
   propose(c, out, [](Case& s) { s.geometry.sinks = false; });
+  propose(c, out, [](Case& s) { s.geometry.parallel_residual = false; });
   propose(c, out, [](Case& s) { s.geometry.alibi = false; });
   propose(c, out, [](Case& s) { s.geometry.gated = true; });
   propose(c, out, [](Case& s) { s.geometry.norm = Norm::rms; });
@@ -337,48 +325,6 @@ bool allows_as_much(const Abilities& needed, const Case& candidate) {
 }
 
 }  // namespace
-
-double case_size(const Case& c) {
-  const Geometry& g = c.geometry;
-  const Geometry& zero = simplest().geometry;
-  double size = distance(g.d_model, zero.d_model) + distance(g.n_layers, zero.n_layers) +
-                distance(g.n_heads, zero.n_heads) + distance(g.n_kv_heads, zero.n_kv_heads) +
-                distance(g.head_dim, zero.head_dim) + distance(g.ffn, zero.ffn) +
-                distance(g.vocab, zero.vocab) + distance(g.experts_per_token, zero.experts_per_token) +
-                distance(c.batch, simplest().batch) + distance(c.length, simplest().length);
-  for (const std::int64_t unusual : {g.positions, g.n_experts, g.expert_ffn, g.shared_ffn, g.dense_layers,
-                                     g.q_lora, g.kv_lora, g.nope_dim, g.rope_dim, g.v_dim})
-    size += distance(unusual, 0);
-  for (const bool differs : {g.norm_eps != zero.norm_eps,
-                             g.rope != zero.rope,
-                             g.rope_theta != zero.rope_theta,
-                             g.tied,
-                             g.qkv_bias,
-                             g.o_bias,
-                             c.tree_shape != simplest().tree_shape,
-                             c.leaf != simplest().leaf,
-                             c.key_block != simplest().key_block,
-                             !c.degrees.empty(),
-                             c.exchange != simplest().exchange,
-                             g.qk_norm,
-                             c.dtype != simplest().dtype,
-                             c.weights != simplest().weights,
-                             g.norm != zero.norm,
-                             !g.gated,
-                             g.mlp_bias,
-                             g.sinks,
-                             g.router_bias,
-                             g.activation != zero.activation,
-                             g.alibi,
-                             c.sequence_parallel})
-    size += differs ? 1.0 : 0.0;
-  size += layout_size(c.source) + layout_size(c.target) + layout_size(c.via);
-  size += c.seed == 0 ? 0.0 : 1.0 + std::log2(1.0 + static_cast<double>(c.seed));
-  for (const auto* list : {&c.lengths, &c.chunks, &c.context_ends}) {
-    for (const std::int64_t number : *list) size += distance(number, 0);
-  }
-  return size + static_cast<double>(c.input.size());
-}
 
 std::vector<Case> shrink_case(const Case& c) {
   std::vector<Case> proposed;

@@ -189,6 +189,8 @@ std::vector<Field> family_fields() {
       flag_field(
           "sinks", [](auto& c) -> auto& { return c.geometry.sinks; }),
       flag_field(
+          "parallel_residual", [](auto& c) -> auto& { return c.geometry.parallel_residual; }),
+      flag_field(
           "alibi", [](auto& c) -> auto& { return c.geometry.alibi; }),
       integer_field(
           "positions", 0, kMaxWidth, [](auto& c) -> auto& { return c.geometry.positions; }),

@@ -46,11 +46,15 @@ void for_each_field(AnyGeometry& g, Visit visit) {
 template <typename AnyGeometry, typename Visit>
 void for_each_further_field(AnyGeometry& g, Visit visit) {
   visit("norm", g.norm);
+  visit("activation", g.activation);
   visit("gated", g.gated);
   visit("mlp_bias", g.mlp_bias);
   visit("sinks", g.sinks);
+  visit("parallel_residual", g.parallel_residual);
+  visit("alibi", g.alibi);
   visit("positions", g.positions);
   visit("n_experts", g.n_experts);
+  visit("experts_per_token", g.experts_per_token);
   visit("expert_ffn", g.expert_ffn);
   visit("shared_ffn", g.shared_ffn);
   visit("dense_layers", g.dense_layers);
@@ -182,22 +186,28 @@ class RecordReader {
     field = value.get<bool>();
   }
   void assign(const std::string& name, const json& value, Rope& field) const {
-    assign_one_of(name, value, {Rope::none, Rope::half}, field);
+    assign_one_of<Rope>(name, value, {Rope::none, Rope::half}, field);
   }
   void assign(const std::string& name, const json& value, Norm& field) const {
-    assign_one_of(name, value, {Norm::rms, Norm::layer}, field);
+    assign_one_of<Norm>(name, value, {Norm::rms, Norm::layer}, field);
+  }
+  void assign(const std::string& name, const json& value, Activation& field) const {
+    assign_one_of<Activation>(name, value, {Activation::silu, Activation::gelu_tanh, Activation::gelu},
+                              field);
   }
 
   template <typename Choice>
-  void assign_one_of(const std::string& name, const json& value, const std::array<Choice, 2>& choices,
+  void assign_one_of(const std::string& name, const json& value, const std::vector<Choice>& choices,
                      Choice& field) const {
+    std::string allowed;
     for (const Choice choice : choices) {
       if (value == to_string(choice)) {
         field = choice;
         return;
       }
+      allowed += fmt::format("{}\"{}\"", allowed.empty() ? "" : " or ", to_string(choice));
     }
-    refuse(name, value, fmt::format("\"{}\" or \"{}\"", to_string(choices[0]), to_string(choices[1])));
+    refuse(name, value, allowed);
   }
 
   const json& document_;

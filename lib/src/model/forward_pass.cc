@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "model/context_attention.h"
 #include "model/expert_exchange.h"
@@ -73,8 +74,11 @@ RankMatrices ForwardPass::hidden() {
       last = place(slot).last_layer;
     });
     for (std::int64_t layer = first; layer < last; ++layer) {
-      attention(stage, layer, xs);
-      mlp(stage, layer, xs);
+      RankMatrices attended = attention(stage, layer, xs);
+      if (!model_.geometry.parallel_residual) add_to(stage, xs, std::exchange(attended, {}));
+      const RankMatrices hidden = mlp(stage, layer, xs);
+      add_to(stage, xs, attended);
+      add_to(stage, xs, hidden);
     }
   }
   const int last_stage = model_.stages() - 1;
@@ -221,7 +225,12 @@ void ForwardPass::remember(std::size_t slot, std::int64_t layer, const Projectio
   }
 }
 
-void ForwardPass::attention(int stage, std::int64_t layer, RankMatrices& xs) {
+void ForwardPass::add_to(int stage, RankMatrices& xs, const RankMatrices& sums) const {
+  if (sums.empty()) return;
+  for_each_slot(stage, [&](std::size_t slot) { add_residual(model_.numerics, xs[slot], sums[slot]); });
+}
+
+RankMatrices ForwardPass::attention(int stage, std::int64_t layer, const RankMatrices& xs) {
   RankMatrices normed(xs.size());
   for_each_slot(stage, [&](std::size_t slot) {
     normed[slot] = normalized(slot, layer, xs[slot], model_.ranks[slot].layer(layer).attn_norm);
@@ -233,14 +242,13 @@ void ForwardPass::attention(int stage, std::int64_t layer, RankMatrices& xs) {
     remember(slot, layer, projections[slot]);
   });
   RankMatrices attended = attend(stage, layer, projections);
-  const RankMatrices sums = row_parallel(
+  return row_parallel(
       stage,
       {"o_proj", layer, model_.geometry.attention_width(), model_.numerics.contract.leaf_attention, true},
       std::move(attended), [&](std::size_t slot) -> RowParallelPart {
         const LayerWeights& weights = model_.ranks[slot].layer(layer);
         return {place(slot).tp, weights.o_proj, weights.o_bias};
       });
-  for_each_slot(stage, [&](std::size_t slot) { add_residual(model_.numerics, xs[slot], sums[slot]); });
 }
 
 RankMatrices ForwardPass::attend(int stage, std::int64_t layer,
@@ -290,15 +298,13 @@ RankMatrices ForwardPass::row_parallel(int stage, const RowProduct& product, Ran
   return out;
 }
 
-void ForwardPass::mlp(int stage, std::int64_t layer, RankMatrices& xs) const {
+RankMatrices ForwardPass::mlp(int stage, std::int64_t layer, const RankMatrices& xs) const {
   RankMatrices normed(xs.size());
   for_each_slot(stage, [&](std::size_t slot) {
     normed[slot] = normalized(slot, layer, xs[slot], model_.ranks[slot].layer(layer).ffn_norm);
   });
   normed = gathered(stage, std::move(normed));
-  const RankMatrices sums =
-      model_.geometry.has_experts(layer) ? experts(stage, layer, normed) : dense(stage, layer, normed);
-  for_each_slot(stage, [&](std::size_t slot) { add_residual(model_.numerics, xs[slot], sums[slot]); });
+  return model_.geometry.has_experts(layer) ? experts(stage, layer, normed) : dense(stage, layer, normed);
 }
 
 Matrix ForwardPass::mlp_hidden(const MlpWeights& weights, const Matrix& normed) const {

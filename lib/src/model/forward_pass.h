@@ -38,8 +38,10 @@ class ForwardPass {
   void sum_bits(const MeshGroups::Group& group, RankMatrices& xs) const;
   void add_positions(RankMatrices& xs) const;
   void hand_over(int stage, RankMatrices& xs) const;
-  void attention(int stage, std::int64_t layer, RankMatrices& xs);
-  void mlp(int stage, std::int64_t layer, RankMatrices& xs) const;
+  /// What a layer's attention, or its MLP, adds to the hidden state.
+  RankMatrices attention(int stage, std::int64_t layer, const RankMatrices& xs);
+  RankMatrices mlp(int stage, std::int64_t layer, const RankMatrices& xs) const;
+  void add_to(int stage, RankMatrices& xs, const RankMatrices& sums) const;
 
   Matrix normalized(std::size_t slot, std::int64_t layer, Matrix x, const NormWeights& weights) const;
   /// Under sequence parallelism: a slot's share of its context rank's rows, and back.

@@ -254,6 +254,7 @@ std::string to_string(const Geometry& g) {
   add("gated", g.gated, plain.gated);
   add("mlp_bias", g.mlp_bias, plain.mlp_bias);
   add("sinks", g.sinks, plain.sinks);
+  add("parallel_residual", g.parallel_residual, plain.parallel_residual);
   add("alibi", g.alibi, plain.alibi);
   add("positions", g.positions, plain.positions);
   add("experts", g.n_experts, plain.n_experts);

@@ -170,8 +170,10 @@ Matrix ReferenceModel::State::logits(const Tokens& tokens, const SummationOrder&
   Matrix x = embed_tokens(tokens);
   for (const ReferenceLayer& layer : layers) {
     const Matrix heads = attended(layer, normalized(x, layer.attn_norm), tokens, rotary);
+    Matrix normed;
+    if (geometry.parallel_residual) normed = normalized(x, layer.ffn_norm);
     add_residual(numerics, x, row_parallel(heads, layer.o_proj, order));
-    const Matrix normed = normalized(x, layer.ffn_norm);
+    if (!geometry.parallel_residual) normed = normalized(x, layer.ffn_norm);
     add_residual(numerics, x,
                  layer.experts ? mixture(*layer.experts, normed, order) : mlp(*layer.dense, normed, order));
   }

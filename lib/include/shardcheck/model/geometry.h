@@ -41,11 +41,12 @@ struct Geometry {
   // Other families than Llama.
   Norm norm = Norm::rms;
   Activation activation = Activation::silu;
-  bool gated = true;           // gate and up projections; false: up alone (GPT-2, NeoX)
-  bool mlp_bias = false;       // bias on the projections of the MLP
-  bool sinks = false;          // one attention sink per query head (gpt-oss)
-  bool alibi = false;          // scores fall linearly with distance, a slope per head (BLOOM, MPT)
-  std::int64_t positions = 0;  // rows of a learned position embedding, 0 = none (GPT-2)
+  bool gated = true;               // gate and up projections; false: up alone (GPT-2, NeoX)
+  bool mlp_bias = false;           // bias on the projections of the MLP
+  bool sinks = false;              // one attention sink per query head (gpt-oss)
+  bool parallel_residual = false;  // the MLP reads the layer's input, beside the attention (NeoX, GPT-J)
+  bool alibi = false;              // scores fall linearly with distance, a slope per head (BLOOM, MPT)
+  std::int64_t positions = 0;      // rows of a learned position embedding, 0 = none (GPT-2)
 
   // Mixture of experts, 0 experts: every layer is dense.
   std::int64_t n_experts = 0;
