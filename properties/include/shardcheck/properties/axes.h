@@ -40,12 +40,13 @@ struct AxisKill {
 
 struct AxisRow {
   DeterminismAxis axis;
-  AxisCount bitwise;  // tree, and exact in a share
-  AxisCount native;
+  AxisCount bitwise;            // tree, and exact in a share
+  AxisCount native;             // the same cases with f32 storage
   AxisKill own;                 // the axis's fault against its law
   std::vector<AxisKill> other;  // against the laws of the other axes; filled on request
 
-  /// What the row shows that must not be; empty when nothing.
+  /// What the row shows that must not be; empty when nothing. logprobs_agree_across_layouts may see any
+  /// fault: training and rollout differ in their ranks, so that axis contains others.
   std::vector<std::string> problems() const;
   /// What the row says nothing of, because no case decided it; empty when nothing.
   std::vector<std::string> gaps() const;
