@@ -30,12 +30,13 @@ The figures are those of one run, of commit {commit}, which wrote this page:
 constexpr std::string_view kMeasured =
     R"(## Measured
 
-*Tree and exact*: cases of the law in which a bit differed; `exact` is drawn in a share of them. *Native*: the
-same law under `native`, one partial sum per rank folded in rank order, as engines run, and with f32 storage,
-since rounding to 16 bits hides most last bits; *worst* is the largest difference of a logit. Where native has
-one fixed order along the axis anyway, equal bits are no merit of a tree, and the fault is the evidence that
-the law can fail; elsewhere native must differ in at least half the cases. *Seen in*: number of the first
-case, among those that the fault acted in, in which the law saw it; all of these run under `tree`.
+*Tree and exact*: cases of the law in which a bit differed; `exact` is drawn in a share of them. *Native*:
+the same law under `native`, one partial sum per rank folded in rank order, as engines run, and with f32
+storage, since rounding to 16 bits hides most last bits; *worst* is the largest difference of a logit. Where
+native has one fixed order along the axis anyway, equal bits are no merit of a tree, and the fault is the
+evidence that the law can fail; elsewhere native must differ in at least half the cases. *Seen in*: number
+of the first case, among those that the fault acted in, in which the law saw it; all of these run under
+`tree`.
 
 )";
 
@@ -43,9 +44,9 @@ constexpr std::string_view kMatrix =
     R"(## Every fault against every law
 
 Columns are the axes by number. A number is the first case in which the law of that axis saw the fault of
-this row, `-` that it did not in up to {cases} cases that the fault acted in, `n/a` that the fault could act in
-none. The diagonal must hold numbers. Off it only `logprobs_agree_across_layouts` may see a fault: training
-and rollout differ in their ranks, so that axis contains others.
+this row, `-` that it did not in up to {cases} cases that the fault acted in, `n/a` that the fault could
+act in none. The diagonal must hold numbers. Off it only `logprobs_agree_across_layouts` may see a fault:
+training and rollout differ in their ranks, so that axis contains others.
 
 )";
 
