@@ -86,6 +86,36 @@ ordered_json law_json(const LawReport& report) {
           {"first_failure", failure_json(report.failure)}};
 }
 
+ordered_json axis_count_json(const AxisCount& count) {
+  return {{"cases", count.cases}, {"differing", count.differing}, {"worst", count.worst}};
+}
+
+ordered_json axis_kill_json(const AxisKill& kill) {
+  return {{"law", kill.law},
+          {"cases", kill.cases},
+          {"cases_to_first_kill", kill.first_kill},
+          {"first_killing_case", kill.killing_case}};
+}
+
+ordered_json axes_json(const std::vector<AxisRow>& rows) {
+  ordered_json list = ordered_json::array();
+  for (const AxisRow& row : rows) {
+    ordered_json others = ordered_json::array();
+    for (const AxisKill& kill : row.other) others.push_back(axis_kill_json(kill));
+    list.push_back({{"axis", row.axis.name},
+                    {"law", row.axis.law},
+                    {"fault", row.axis.fault},
+                    {"native_is_fixed", row.axis.native_is_fixed},
+                    {"bitwise", axis_count_json(row.bitwise)},
+                    {"native", axis_count_json(row.native)},
+                    {"own_law", axis_kill_json(row.own)},
+                    {"other_laws", others},
+                    {"problems", row.problems()},
+                    {"gaps", row.gaps()}});
+  }
+  return list;
+}
+
 ordered_json kill_row_json(const KillRow& row) {
   return {{"fault", row.fault},
           {"family", std::string(1, row.family)},
@@ -222,6 +252,7 @@ std::string to_json(const Report& report) {
                                  {"environment", this_environment()},
                                  {"invariants", invariants_json(report.invariants)},
                                  {"laws", laws},
+                                 {"axes", axes_json(report.axes)},
                                  {"kill_matrix", kill_json(report.kill)},
                                  {"replays", replays_json(report.replays)},
                                  {"verification", verification_json(report.verification)},

@@ -11,6 +11,7 @@
 #include "invariants.h"
 #include "replaying.h"
 #include "shardcheck/mutators/kill_matrix.h"
+#include "shardcheck/properties/axes.h"
 #include "shardcheck/properties/runner.h"
 #include "verification.h"
 
@@ -25,6 +26,7 @@ struct Report {
   std::uint64_t seed = 0;
   std::optional<InvariantReport> invariants;
   std::vector<LawReport> laws;
+  std::vector<AxisRow> axes;
   std::optional<KillReport> kill;
   std::vector<Replay> replays;
   std::optional<Verification> verification;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "axes_report.h"
 #include "exit_code.h"
 #include "failure_files.h"
 #include "invariants.h"
@@ -28,11 +29,12 @@ struct Suite {
   std::string name;
   double multiplier = 1.0;             // of every law's minimum
   std::int64_t kill_random_cases = 0;  // per fault
+  std::int64_t axis_native_cases = 0;  // per axis
   bool canary = false;
 };
 
 const std::vector<Suite> kSuites = {
-    {"smoke", 1.0, 2, false}, {"full", 10.0, 20, false}, {"nightly", 100.0, 100, true}};
+    {"smoke", 1.0, 2, 40, false}, {"full", 10.0, 20, 200, false}, {"nightly", 100.0, 100, 1000, true}};
 
 /// A whole suite that decides fewer random cases has shown too little to be called passed.
 constexpr std::int64_t kMinimumDecided = 500;
@@ -194,6 +196,8 @@ std::string summary(const Report& report) {
   parts.push_back(fmt::format("{} over {}",
                               failed > 0 ? fmt::format("{} of {} failed", failed, cases) : cases,
                               format_noun(static_cast<std::int64_t>(report.laws.size()), "law")));
+  if (!report.axes.empty())
+    parts.push_back(format_noun(static_cast<std::int64_t>(report.axes.size()), "axis", "axes"));
   if (report.kill)
     parts.push_back(fmt::format("{}: {}", describe_faults(*report.kill), describe_score(*report.kill)));
   return join(parts, ", ");
@@ -224,7 +228,10 @@ class Run {
     if (!request_.corpus.empty()) corpus();
     random_laws(laws);
     if (!request_.fault.empty()) judge_fault_run();
-    if (request_.law_glob.empty() && request_.fault.empty()) faults();
+    if (request_.law_glob.empty() && request_.fault.empty()) {
+      axes();
+      faults();
+    }
     if (request_.suite.canary && request_.fault.empty()) canary();
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     print_verdict(report_);
@@ -312,6 +319,23 @@ class Run {
     print_line("The kill matrix is left out of a run with a fault.");
     if (failed && request_.law_glob.empty())
       print_line("A run with a fault stops at the first law that fails.");
+  }
+
+  void axes() {
+    const auto start = std::chrono::steady_clock::now();
+    AxisOptions options;
+    options.seed = request_.run.seed;
+    options.native_cases = request_.suite.axis_native_cases;
+    options.jobs = request_.run.jobs;
+    options.progress = progress_.sink();
+    report_.axes = measure_axes(options, report_.laws);
+    const int code = exit_code_of(report_.axes);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    section("Axes",
+            fmt::format("what may change without changing a bit, and the fault that each law alone sees, {}",
+                        format_seconds(seconds.count())),
+            axes_table(report_.axes), code != kPassed);
+    fold(code);
   }
 
   void faults() {

@@ -29,6 +29,14 @@ std::string printed_replay_command(const std::string& out) {
   return out.substr(begin, out.find('\n', begin) - begin);
 }
 
+TEST(Run, AxesAreMeasuredInWholeSuitesAlone) {
+  const Folder folder;
+  for (const char* part : {"--law=gather_inverts_split", "--fault=zero_o_proj_output"}) {
+    shardcheck_in(folder.path(), {"run", part, "--cases=3", "--report=json:r.json"});
+    EXPECT_TRUE(json::parse(read_file(folder / "r.json")).at("axes").empty()) << part;
+  }
+}
+
 TEST(Run, OneLawPrintsSeedFirstAndVerdictLast) {
   const Result result = shardcheck_program({"run", "--law=gather_inverts_split", "--cases=20", "--seed=7"});
   EXPECT_EQ(result.code, 0) << result.out << result.err;
@@ -133,14 +141,20 @@ TEST(Run, TheSmokeSuitePassesAndReportsEverySection) {
   std::int64_t decided = 0;
   for (const json& law : report.at("laws")) decided += law.at("passed").get<std::int64_t>();
   EXPECT_GE(decided, 500);
+  EXPECT_EQ(report.at("axes").size(), 11U);
+  for (const json& row : report.at("axes")) {
+    EXPECT_EQ(row.at("bitwise").at("differing"), 0);
+    EXPECT_GE(row.at("bitwise").at("cases"), 100) << "from the laws that ran";
+    EXPECT_GT(row.at("own_law").at("cases_to_first_kill"), 0);
+  }
   EXPECT_EQ(report.at("kill_matrix").at("score"), 1.0);
   for (const json& cell : report.at("invariants")) {
     if (cell.at("target_degree") == 1) {
       EXPECT_EQ(cell.at("max_deviation"), 0.0);
     }
   }
-  for (const char* part :
-       {"seed 0\n", "bit-identical", "2.098 - 2.314, 2097 - 2313x", "PASSED  13 invariant cells, "})
+  for (const char* part : {"seed 0\n", "bit-identical", "2.098 - 2.314, 2097 - 2313x", "\nAxes  ",
+                           "PASSED  13 invariant cells, ", ", 11 axes, "})
     EXPECT_TRUE(contains(result.out, part)) << part;
 }
 

@@ -9,14 +9,14 @@ TEST(Usage, HelpListsEveryCommandAndExitsZero) {
   const Result result = shardcheck_program({"--help"});
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(result.err, "");
-  for (const char* name :
-       {"run", "kill", "replay", "verify", "tolerance", "cost", "digest", "list", "reshard", "doctor"})
+  for (const char* name : {"run", "kill", "axes", "replay", "verify", "tolerance", "cost", "digest", "list",
+                           "reshard", "doctor"})
     EXPECT_TRUE(contains(result.out, std::string("\n  ") + name)) << name;
 }
 
 TEST(Usage, EveryCommandHasHelpWithAnExample) {
-  for (const char* name :
-       {"run", "kill", "replay", "verify", "tolerance", "cost", "digest", "list", "reshard", "doctor"}) {
+  for (const char* name : {"run", "kill", "axes", "replay", "verify", "tolerance", "cost", "digest", "list",
+                           "reshard", "doctor"}) {
     const Result result = shardcheck_program({name, "--help"});
     EXPECT_EQ(result.code, 0) << name;
     EXPECT_TRUE(contains(result.out, std::string("usage: shardcheck ") + name)) << result.out;

@@ -34,18 +34,22 @@ struct AxisCount {
 struct AxisKill {
   std::string_view fault, law;
   std::int64_t cases = 0;       // that it acted in
-  std::int64_t first_kill = 0;  // number of the case that showed it, from 1; 0: none did
+  std::int64_t first_kill = 0;  // number among them of the one that showed it, from 1; 0: none did
+  std::string killing_case;     // that one, as a line to replay; empty when none did
 };
 
 struct AxisRow {
   DeterminismAxis axis;
-  AxisCount bitwise;  // tree, and exact in a share
-  AxisCount native;
+  AxisCount bitwise;            // tree, and exact in a share
+  AxisCount native;             // the same cases with f32 storage
   AxisKill own;                 // the axis's fault against its law
   std::vector<AxisKill> other;  // against the laws of the other axes; filled on request
 
-  /// Why the row is not what it must be; empty when it is.
+  /// What the row shows that must not be; empty when nothing. logprobs_agree_across_layouts may see any
+  /// fault: training and rollout differ in their ranks, so that axis contains others.
   std::vector<std::string> problems() const;
+  /// What the row says nothing of, because no case decided it; empty when nothing.
+  std::vector<std::string> gaps() const;
 };
 
 struct AxisOptions {
@@ -55,10 +59,12 @@ struct AxisOptions {
   std::int64_t other_cases = 0;  // in which no other axis law may; 0: not asked
   int jobs = 1;
   ProgressSink progress;
+  /// Measures these alone, by name; empty: all.
+  std::vector<std::string> only;
 };
 
-/// The rows of all axes. `laws` are the reports of laws that ran already: they give the bitwise column; an
-/// axis whose law is not among them runs its law's smoke cases.
+/// The rows of all axes, the same for any number of jobs. `laws` are the reports of laws that ran already:
+/// they give the bitwise column; an axis whose law is not among them runs its law's smoke cases.
 std::vector<AxisRow> measure_axes(const AxisOptions& options, const std::vector<LawReport>& laws);
 
 }  // namespace shardcheck
