@@ -22,7 +22,8 @@ constexpr auto kNames = [](const auto& info) { return info.param.name; };
 
 /// Every axis alone and products of them, axes in several orders.
 std::vector<std::string> meshes_for(const Geometry& geometry) {
-  std::vector<std::string> all = {"", "tp2", "pp2", "pp3,first1,last1", "cp2", "cp3", "pp2,cp2,tp2", "tp2,cp2,pp2"};
+  std::vector<std::string> all = {"",    "tp2", "pp2",         "pp3,first1,last1",
+                                  "cp2", "cp3", "pp2,cp2,tp2", "tp2,cp2,pp2"};
   if (geometry.n_experts > 0) {
     for (const char* axes : {"ep2", "ep4", "ep2,tp2", "tp2,ep2", "pp2,ep2,cp2", "cp2,tp2,pp2,ep2"})
       all.emplace_back(axes);
@@ -61,12 +62,13 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return largest;
 }
 
-class EveryMesh : public ::testing::TestWithParam<meshes::Variant> {
+class MeshFamilies : public ::testing::TestWithParam<meshes::Variant> {
  protected:
   static void expect_bits(const Problem& problem, Arithmetic arithmetic,
                           const std::vector<std::string>& meshes) {
     const ReferenceModel reference = problem.reference(arithmetic);
-    const Tensor logits = reference.forward(problem.tokens), normalised = reference.log_softmax(problem.tokens);
+    const Tensor logits = reference.forward(problem.tokens),
+                 normalised = reference.log_softmax(problem.tokens);
     const std::vector<std::int32_t> targets = shifted(problem.tokens.ids);
     const Tensor picked = looked_up(normalised, targets);
     const BatchStep step = whole_step(problem.tokens);
@@ -74,8 +76,7 @@ class EveryMesh : public ::testing::TestWithParam<meshes::Variant> {
       for (const bool sequence_parallel : {false, true}) {
         if (sequence_parallel && layout_name(axes).tp_degree() == 1) continue;
         SCOPED_TRACE(fmt::format("mesh '{}' sequence_parallel {}", axes, sequence_parallel));
-        const MeshRun run =
-            problem.from_shards(axes, arithmetic, {.sequence_parallel = sequence_parallel});
+        const MeshRun run = problem.from_shards(axes, arithmetic, {.sequence_parallel = sequence_parallel});
         expect_on_every_rank(run.model->forward(problem.tokens), logits);
         KvCache first = run.model->make_cache(), second = run.model->make_cache();
         expect_on_every_rank(run.model->log_softmax(step, first), normalised);
@@ -85,12 +86,12 @@ class EveryMesh : public ::testing::TestWithParam<meshes::Variant> {
   }
 };
 
-TEST_P(EveryMesh, GivesTheBitsOfTheReferenceUnderTree) {
+TEST_P(MeshFamilies, GivesTheBitsOfTheReferenceUnderTree) {
   for (const DType dtype : {DType::f32, DType::bf16})
     expect_bits(Problem(GetParam().geometry, dtype), Arithmetic::tree, meshes_for(GetParam().geometry));
 }
 
-TEST_P(EveryMesh, GivesTheBitsOfTheReferenceUnderExact) {
+TEST_P(MeshFamilies, GivesTheBitsOfTheReferenceUnderExact) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Problem problem(GetParam().geometry, dtype);
     problem.tokens = make_tokens(problem.geometry, 1, 9, 3);
@@ -98,7 +99,7 @@ TEST_P(EveryMesh, GivesTheBitsOfTheReferenceUnderExact) {
   }
 }
 
-TEST_P(EveryMesh, IsNearTheReferenceUnderNative) {
+TEST_P(MeshFamilies, IsNearTheReferenceUnderNative) {
   const Problem problem(GetParam().geometry);
   const ReferenceModel reference = problem.reference(Arithmetic::native);
   const Tensor logits = reference.forward(problem.tokens);
@@ -115,7 +116,7 @@ TEST_P(EveryMesh, IsNearTheReferenceUnderNative) {
   }
 }
 
-TEST_P(EveryMesh, ReadsViewsAsItReadsShards) {
+TEST_P(MeshFamilies, ReadsViewsAsItReadsShards) {
   const Problem problem(GetParam().geometry, DType::bf16);
   for (const char* axes : {"pp2,cp2,tp2", "ep2,tp2"}) {
     if (problem.geometry.n_experts == 0 && std::string_view(axes).starts_with("ep")) continue;
@@ -128,7 +129,7 @@ TEST_P(EveryMesh, ReadsViewsAsItReadsShards) {
 }
 
 /// Rank by rank: what belongs to other stages and experts is not even of the right type.
-TEST_P(EveryMesh, ReadsNothingThatBelongsToOtherStagesOrExperts) {
+TEST_P(MeshFamilies, ReadsNothingThatBelongsToOtherStagesOrExperts) {
   const Problem problem(GetParam().geometry);
   const std::string axes = problem.geometry.n_experts > 0 ? "pp4,ep2,tp2" : "pp4,tp2";
   ShardedTensors shards = problem.shards(axes);
@@ -145,7 +146,7 @@ TEST_P(EveryMesh, ReadsNothingThatBelongsToOtherStagesOrExperts) {
       problem.reference(Arithmetic::tree).forward(problem.tokens));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, EveryMesh, ::testing::ValuesIn(meshes::variants()), kNames);
+INSTANTIATE_TEST_SUITE_P(Families, MeshFamilies, ::testing::ValuesIn(meshes::variants()), kNames);
 
 TEST(MeshModel, StagesAndContextsMayBeCutAnywhere) {
   const Problem problem(meshes::small_llama());
@@ -157,10 +158,10 @@ TEST(MeshModel, StagesAndContextsMayBeCutAnywhere) {
   // The last ranks may hold nothing, and all but the last.
   for (const std::vector<std::int64_t>& ends :
        {std::vector<std::int64_t>{4, 8}, {4, 12}, {8, 12}, {16, 20}, {400, 800}})
-    expect_on_every_rank(problem.from_views("cp3,tp2", Arithmetic::tree,
-                                            {.sequence_parallel = true, .context_ends = ends})
-                             .model->forward(problem.tokens),
-                         logits);
+    expect_on_every_rank(
+        problem.from_views("cp3,tp2", Arithmetic::tree, {.sequence_parallel = true, .context_ends = ends})
+            .model->forward(problem.tokens),
+        logits);
 }
 
 TEST(MeshModel, SummedBiasesKeepTheBitsUnderSequenceParallelism) {
@@ -172,12 +173,13 @@ TEST(MeshModel, SummedBiasesKeepTheBitsUnderSequenceParallelism) {
                          logits);
 }
 
-TEST(MeshModel, TwoShotsAndOneGiveTheSameBitsOnEveryMesh) {
+TEST(MeshModel, TwoShotsAndOneGiveTheSameBitsOnMeshFamilies) {
   const Problem problem(meshes::small_deepseek(), DType::bf16);
   const Tensor logits = problem.reference(Arithmetic::tree).forward(problem.tokens);
   for (const CoverExchange exchange : {CoverExchange::one_shot, CoverExchange::two_shot})
     expect_on_every_rank(
-        problem.from_packed("pp2,ep2,tp2", Arithmetic::tree, {.exchange = exchange, .sequence_parallel = true})
+        problem
+            .from_packed("pp2,ep2,tp2", Arithmetic::tree, {.exchange = exchange, .sequence_parallel = true})
             .model->forward(problem.tokens),
         logits);
 }
@@ -221,8 +223,7 @@ TEST(MeshTraffic, ContextParallelRanksSendQueriesAndSumsButNoKeys) {
   const Geometry& g = problem.geometry;
   for (const std::int64_t length : {8, 16}) {
     problem.tokens = make_tokens(g, 1, length, 3);
-    const MeshRun run =
-        problem.from_views("cp2", Arithmetic::native, {.context_ends = {length / 2 / 4 * 4}});
+    const MeshRun run = problem.from_views("cp2", Arithmetic::native, {.context_ends = {length / 2 / 4 * 4}});
     run.model->forward(problem.tokens);
     const std::int64_t half = length / 2;
     const std::int64_t queries = length * g.attention_width();
@@ -242,8 +243,8 @@ TEST(MeshTraffic, ExpertParallelRanksSendTheRowsOfTheirExperts) {
   for (const int degree : {2, 4}) {
     const MeshRun run = problem.from_views(fmt::format("ep{}", degree), Arithmetic::tree);
     run.model->forward(problem.tokens);
-    EXPECT_EQ(run.bytes(Axis::ep), g.n_layers * (degree - 1) * 4 * problem.tokens.count() *
-                                       g.experts_per_token * g.d_model);
+    EXPECT_EQ(run.bytes(Axis::ep),
+              g.n_layers * (degree - 1) * 4 * problem.tokens.count() * g.experts_per_token * g.d_model);
   }
 }
 

@@ -125,24 +125,24 @@ struct Problem {
     Execution as_cut = execution;
     const auto bounds = stage_bounds(geometry.n_layers, layout_name(axes, table));
     as_cut.stage_ends.assign(bounds.begin() + 1, bounds.end() - 1);
-    run.model =
-        std::make_unique<ShardedModel>(geometry, given, consumer_named(layout(axes, table).consumer),
-                                       *run.groups, arithmetic, contract, as_cut);
+    run.model = std::make_unique<ShardedModel>(geometry, given, consumer_named(layout(axes, table).consumer),
+                                               *run.groups, arithmetic, contract, as_cut);
     return run;
   }
 
   /// Ranks that read views of the logical tensors.
   MeshRun from_views(const std::string& axes, Arithmetic arithmetic, const Execution& execution = {}) const {
     MeshRun run = groups_of(axes);
-    run.model = std::make_unique<ShardedModel>(geometry, weights, *run.groups, arithmetic, contract, execution);
+    run.model =
+        std::make_unique<ShardedModel>(geometry, weights, *run.groups, arithmetic, contract, execution);
     return run;
   }
 
   /// Ranks that read views of a packed model.
   MeshRun from_packed(const std::string& axes, Arithmetic arithmetic, const Execution& execution = {}) const {
     MeshRun run = groups_of(axes);
-    run.model = std::make_unique<ShardedModel>(PackedModel(geometry, weights, arithmetic), *run.groups, contract,
-                                               execution);
+    run.model = std::make_unique<ShardedModel>(PackedModel(geometry, weights, arithmetic), *run.groups,
+                                               contract, execution);
     return run;
   }
 
