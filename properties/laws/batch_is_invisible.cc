@@ -14,6 +14,7 @@ BatchStep shuffled_step(const Case& c, BatchStep step) {
 }
 
 Outcome check(const Case& c, Subject& subject) {
+  require_no_chunks(c);
   const Engine engine(c, subject);
   const BatchStep together = shuffled_step(c, whole_steps(engine.sequences()).front());
   return same_runs("a sequence in a batch differs from the same sequence alone", c,

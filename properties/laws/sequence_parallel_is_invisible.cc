@@ -6,6 +6,7 @@ namespace shardcheck::laws {
 namespace {
 
 Outcome check(const Case& c, Subject& subject) {
+  require_no_chunks(c);
   const Engine engine(c, subject);
   RunForm plain = engine.form(whole_steps(engine.sequences()));
   RunForm shared = plain;

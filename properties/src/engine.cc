@@ -87,6 +87,12 @@ Mesh without(const Mesh& mesh, Axis axis) {
   return Mesh(axes);
 }
 
+void require_no_chunks(const Case& c) {
+  if (c.chunks.empty()) return;
+  throw InvalidInput(fmt::format("chunks={}: the law {} has steps of its own; allowed: chunks=whole",
+                                 fmt::join(c.chunks, ","), c.law));
+}
+
 Sequences sequences_of(const Case& c) {
   Sequences sequences;
   Stream stream(c.seed, "sequences");

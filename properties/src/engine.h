@@ -60,6 +60,9 @@ class Engine {
   Sequences sequences_;
 };
 
+/// Throws InvalidInput for a case with chunks: its law has steps of its own.
+void require_no_chunks(const Case& c);
+
 /// Sequences of the case's lengths, tokens drawn from its seed.
 Sequences sequences_of(const Case& c);
 

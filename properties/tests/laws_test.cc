@@ -409,7 +409,7 @@ TEST(LawSkips, SharesThatRoundAreNotJudgedByBits) {
   EXPECT_EQ(verdict(forward + "tp3"), Verdict::passed);
 }
 
-/// A forward pass runs over tp alone: other meshes are refused by name, never judged.
+/// Meshes that the target's consumer does not run over are refused by name, never judged.
 TEST(LawSkips, MeshesThatNothingExecutesAreNotJudged) {
   for (const char* line :
        {"sharded_equals_reference layers=2 heads=4 kv_heads=4 target=megatron-llama:pp2",
@@ -530,6 +530,30 @@ TEST(LawMessages, ALogitsLawNamesTheParameterThatLiesWrong) {
   EXPECT_EQ(outcome.difference->rank, 1);
   EXPECT_GT(outcome.difference->max_abs, outcome.difference->threshold);
   EXPECT_THAT(outcome.message, ::testing::HasSubstr("layers.0.o_proj"));
+}
+
+TEST(LawMessages, ACaseOfSequencesOrChunksThatALawDoesNotReadIsRefusedByKeyAndLaw) {
+  for (const char* line :
+       {"sharded_equals_reference lengths=3,4", "sharded_equals_reference chunks=5",
+        "degree_one_is_identity lengths=3,4", "tp_degree_is_invisible arithmetic=tree lengths=3,4",
+        "rerun_is_identical chunks=5", "logprobs_agree_across_layouts arithmetic=tree lengths=3,4",
+        "batch_is_invisible arithmetic=tree chunks=5", "decoding_equals_prefill arithmetic=tree chunks=5",
+        "sequence_parallel_is_invisible arithmetic=tree chunks=5"}) {
+    const Case c = parse_case(line);
+    const Outcome outcome = check_case(law_named(c.law), c);
+    EXPECT_EQ(outcome.verdict, Verdict::error) << line;
+    EXPECT_THAT(outcome.message, ::testing::StartsWith(c.lengths.empty() ? "chunks" : "lengths")) << line;
+    EXPECT_THAT(outcome.message, ::testing::HasSubstr(c.law));
+  }
+}
+
+TEST(LawMessages, ASequenceOfOneTokenHasNothingToDecode) {
+  for (const char* tokens : {"length=1", "lengths=1,1"}) {
+    const Case c = parse_case(std::string("decoding_equals_prefill arithmetic=tree ") + tokens);
+    EXPECT_EQ(check_case(law_named(c.law), c).verdict, Verdict::vacuous) << tokens;
+  }
+  const Case one = parse_case("decoding_equals_prefill arithmetic=tree lengths=1,3 seed=1");
+  EXPECT_EQ(check_case(law_named(one.law), one).verdict, Verdict::passed);
 }
 
 TEST(LawMessages, ADegreeThatProvesNothingIsVacuous) {

@@ -13,6 +13,7 @@
 namespace shardcheck {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr Oracle kJudging[] = {Oracle::layout, Oracle::tree, Oracle::native};
@@ -62,6 +63,45 @@ TEST(WorkbenchJudge, PassesTheLibraryUnderEveryOracle) {
       }
     }
   }
+}
+
+/// Meshes of several axes, between layouts, for a Llama and a mixture of experts.
+TEST(WorkbenchJudge, PassesTheLibraryOverMeshesUnderEveryOracle) {
+  std::vector<Case> cases = {small_case("seed:tp2", "seed:pp2,cp2,tp2"),
+                             small_case("seed:pp2", "seed:cp3,tp4"),
+                             small_case("hf-llama:tp2", "megatron-llama:tp2,cp3"),
+                             small_case("seed:ep4,tp2", "seed:ep2,tp2"),
+                             small_case("seed", "seed:pp2,ep4"),
+                             small_case("vllm-moe:ep2,tp2", "seed:tp2,cp2,ep2")};
+  for (Case& c : cases) {
+    if (c.source.degree("ep") > 1 || c.target.degree("ep") > 1) {
+      c.geometry.n_experts = 4, c.geometry.expert_ffn = 16, c.geometry.shared_ffn = 8;
+      c.geometry.router_bias = true;
+    }
+    for (const bool sequence_parallel : {false, true}) {
+      c.sequence_parallel = sequence_parallel;
+      c.key_block = 8;
+      Workbench bench(c);
+      Subject subject;
+      for (const Oracle oracle : {Oracle::layout, Oracle::tree, Oracle::native, Oracle::exact}) {
+        const Outcome outcome = bench.judge(oracle, subject);
+        EXPECT_EQ(outcome.verdict, Verdict::passed)
+            << print_case(c) << " " << to_string(oracle) << ": " << outcome.message;
+      }
+    }
+  }
+}
+
+TEST(WorkbenchJudge, SeesAStageThatReadsAnothersLayer) {
+  Workbench bench(small_case("seed", "seed:pp2,tp2"));
+  Changed subject([](ShardedTensors& shards) {
+    for (const std::size_t rank : {2U, 3U}) {
+      Tensor& later = shards.at("layers.1.down").at(rank);
+      later = shards.at("layers.0.down").at(rank - 2);
+    }
+  });
+  for (const Oracle oracle : kJudging)
+    EXPECT_EQ(bench.judge(oracle, subject).verdict, Verdict::failed) << to_string(oracle);
 }
 
 TEST(WorkbenchJudge, OneRankDeviatesByNothing) {
@@ -311,6 +351,24 @@ TEST(Workbench, RefusesWhatCannotBeMadeConcrete) {
   TensorMap weights = make_weights(c.geometry, WeightStyle::powered, 0, DType::f32);
   weights.erase("embed");
   EXPECT_THROW(Workbench(c, weights, make_tokens(c.geometry, 1, 4, 0)), InvalidInput);
+}
+
+TEST(Workbench, RefusesSequencesAndChunksThatItsForwardPassDoesNotRead) {
+  const auto refusal_of = [](const Case& c) -> std::string {
+    try {
+      const Workbench bench(c);
+    } catch (const InvalidInput& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  Case ragged = small_case("seed", "seed:tp2"), cut = ragged;
+  ragged.lengths = {3, 5};
+  cut.chunks = {4};
+  EXPECT_THAT(refusal_of(ragged),
+              AllOf(HasSubstr("lengths"), HasSubstr("sharded_equals_reference"), HasSubstr("allowed")));
+  EXPECT_THAT(refusal_of(cut),
+              AllOf(HasSubstr("chunks"), HasSubstr("sharded_equals_reference"), HasSubstr("allowed")));
 }
 
 TEST(Workbench, DrawsWeightsAndTokensFromTheSeed) {

@@ -50,15 +50,26 @@ Work work_of(const Case& c) {
   const auto tokens = static_cast<double>(token_count(c));
   const auto d = static_cast<double>(g.d_model), vocab = static_cast<double>(g.vocab);
   const auto width = static_cast<double>(g.attention_width()), ffn = static_cast<double>(g.ffn);
-  const double layer = d * (2.0 * width + 2.0 * static_cast<double>(g.kv_width()) + 3.0 * ffn) +
+  const auto experts = static_cast<double>(g.n_experts), shared_ffn = static_cast<double>(g.shared_ffn);
+  const auto expert_ffn = static_cast<double>(g.expert_ffn);
+  const double per_token = std::min(experts, static_cast<double>(g.experts_per_token));
+  const double mlp = std::max(3.0 * ffn, experts + 3.0 * (per_token * expert_ffn + shared_ffn));
+  const double layer = d * (2.0 * width + 2.0 * static_cast<double>(g.kv_width()) + mlp) +
                        2.0 * static_cast<double>(longest(c)) * width;
   Work work;
   work.multiply_adds = tokens * (static_cast<double>(g.n_layers) * layer + d * vocab);
-  work.largest_activation = tokens * std::max({d, width, ffn, vocab});
+  work.largest_activation =
+      tokens * std::max({d, width, ffn, vocab, experts, per_token * d, expert_ffn, shared_ffn});
   // A rank of a linear tree ships every leaf it owns.
   if (c.arithmetic == Arithmetic::tree && c.tree_shape == TreeShape::linear)
     work.largest_activation *= std::max(1.0, std::max(width, ffn) / static_cast<double>(c.leaf) / 16.0);
   return work;
+}
+
+/// "lengths=3,5" or "length=32 batch=1".
+std::string spelled_sequences(const Case& c) {
+  return c.lengths.empty() ? fmt::format("length={} batch={}", c.length, c.batch)
+                           : fmt::format("lengths={}", fmt::join(c.lengths, ","));
 }
 
 /// A case runs about two dozen forward passes; one that would take hours or tens of gigabytes is refused
@@ -68,14 +79,13 @@ void require_bounded_work(const Case& c) {
   const Work work = work_of(c);
   if (work.multiply_adds > kMaxMultiplyAdds)
     throw InvalidCase(
-        fmt::format("length={} batch={} layers={}: a forward pass of this case takes {:.4e} "
-                    "multiply-adds, allowed is at most {:.4e}",
-                    c.length, c.batch, c.geometry.n_layers, work.multiply_adds, kMaxMultiplyAdds));
+        fmt::format("{} layers={}: a forward pass of this case takes {:.4e} multiply-adds, allowed is at "
+                    "most {:.4e}",
+                    spelled_sequences(c), c.geometry.n_layers, work.multiply_adds, kMaxMultiplyAdds));
   if (work.largest_activation > kMaxActivation)
     throw InvalidCase(
-        fmt::format("length={} batch={}: the largest activation of this case has {:.4e} elements, "
-                    "allowed are at most {:.4e}",
-                    c.length, c.batch, work.largest_activation, kMaxActivation));
+        fmt::format("{}: the largest activation of this case has {:.4e} elements, allowed are at most {:.4e}",
+                    spelled_sequences(c), work.largest_activation, kMaxActivation));
 }
 
 /// Under tree a rank boundary of the target must be one of the contract's: of its degrees.
@@ -103,7 +113,7 @@ void require_consistent(const Case& c) {
            "even, or the defaults of batch and length, which it replaces");
   if (token_count(c) > kMaxTokens)
     refuse("lengths", fmt::format("{}", fmt::join(c.lengths, ",")),
-           fmt::format("{} tokens in all", kMaxTokens));
+           fmt::format("at most {} tokens in all", kMaxTokens));
   for (const std::int64_t end : c.context_ends) {
     if (end % c.key_block != 0)
       refuse("context_ends", fmt::format("{}", fmt::join(c.context_ends, ",")),
@@ -112,7 +122,8 @@ void require_consistent(const Case& c) {
   require_bounded_work(c);
   // Exact attention keeps a value per query and key.
   if (c.arithmetic == Arithmetic::exact && longest(c) > kMaxExactLength)
-    refuse("length", std::to_string(longest(c)),
+    refuse(c.lengths.empty() ? "length" : "lengths",
+           c.lengths.empty() ? std::to_string(c.length) : fmt::format("{}", fmt::join(c.lengths, ",")),
            fmt::format("at most {} with arithmetic=exact", kMaxExactLength));
   if (!c.degrees.empty()) require_target_of(contract_of(c), c);
   const double parameters = parameter_count(g);

@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace shardcheck {
 namespace {
 
-/// Maps floats to integers of the same order.
+/// Maps floats to integers of the same order, any NaN to the largest of them.
 std::int32_t ordered(float value) {
+  if (std::isnan(value)) return std::numeric_limits<std::int32_t>::max();
   const auto bits = std::bit_cast<std::int32_t>(value);
   return bits >= 0 ? bits : bits ^ 0x7fffffff;
 }

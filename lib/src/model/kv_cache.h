@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "shardcheck/model/sharded_model.h"
@@ -15,7 +16,7 @@ struct CachedRows {
 };
 
 struct KvCache::State {
-  const void* owner = nullptr;                   // the model that made it
+  std::shared_ptr<const void> owner;             // identity of the model that made it
   std::map<std::int64_t, std::int64_t> lengths;  // tokens of each sequence, by its number
   std::vector<std::vector<std::map<std::int64_t, CachedRows>>> slots;  // [slot][layer of its stage][sequence]
 };

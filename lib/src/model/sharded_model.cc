@@ -36,7 +36,7 @@ void require_continuation(const BatchStep& step, const KvCache& cache) {
 template <typename Output>
 std::vector<Tensor> ShardedModel::run(const BatchStep& step, KvCache& cache, const Output& output) const {
   require_step_of(state_->geometry, step);
-  if (cache.state_ == nullptr || cache.state_->owner != state_.get())
+  if (cache.state_ == nullptr || cache.state_->owner != state_->identity)
     throw InvalidInput("step: the cache belongs to another model; allowed: one that this model made");
   require_continuation(step, cache);
   ForwardPass pass(*state_, step, *cache.state_);
@@ -118,7 +118,7 @@ ShardedModel& ShardedModel::operator=(ShardedModel&&) noexcept = default;
 KvCache ShardedModel::make_cache() const {
   KvCache cache;
   cache.state_ = std::make_unique<KvCache::State>();
-  cache.state_->owner = state_.get();
+  cache.state_->owner = state_->identity;
   for (const RankWeights& rank : state_->ranks) cache.state_->slots.emplace_back(rank.layers.size());
   return cache;
 }

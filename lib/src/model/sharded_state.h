@@ -29,6 +29,8 @@ struct ShardedModel::State {
   bool is_active(std::size_t slot, int stage) const { return places[slot].pp == stage; }
   std::int64_t hidden_leaf() const { return numerics.contract.leaf_d_model; }
 
+  /// Of this model and no other, also of none made where this one lay.
+  std::shared_ptr<const void> identity = std::make_shared<char>();
   Geometry geometry;
   const Consumer& consumer;
   std::unique_ptr<MeshGroups> owned_groups;

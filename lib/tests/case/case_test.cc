@@ -67,12 +67,15 @@ TEST(CaseTest, TheKeysAreFrozenInPrintOrderWithTheirDefaults) {
   EXPECT_EQ(
       text,
       "d_model=8 layers=1 heads=1 kv_heads=1 head_dim=8 ffn=8 vocab=16 norm_eps=1e-06 rope=none "
-      "rope_theta=10000 tied=false qkv_bias=false o_bias=false qk_norm=false norm=rms gated=true "
+      "rope_theta=10000 tied=false qkv_bias=false o_bias=false qk_norm=false norm=rms activation=silu "
+      "gated=true "
       "mlp_bias=false "
-      "sinks=false positions=0 experts=0 expert_ffn=0 shared_ffn=0 dense_layers=0 router_bias=false q_lora=0 "
+      "sinks=false alibi=false positions=0 experts=0 experts_per_token=2 expert_ffn=0 shared_ffn=0 "
+      "dense_layers=0 router_bias=false q_lora=0 "
       "kv_lora=0 nope_dim=0 rope_dim=0 v_dim=0 dtype=f32 arithmetic=native "
       "tree_shape=halving leaf=128 key_block=64 degrees=all exchange=automatic "
-      "weights=powered source=seed target=seed via=seed batch=1 length=32 seed=0 fault= input= ");
+      "weights=powered source=seed target=seed via=seed sequence_parallel=false context_ends=blocks batch=1 "
+      "length=32 lengths=even chunks=whole seed=0 fault= input= ");
 }
 
 TEST(CaseTest, PrintingOmitsDefaultsAndIsCanonical) {
@@ -92,6 +95,9 @@ TEST(CaseTest, EveryKeyReadsBackWhatItPrints) {
       "fault=name:argument-1.5 input=\"two words\"",
       "law layers=3 heads=6 kv_heads=2 norm=layer gated=false mlp_bias=true sinks=true positions=5 experts=4 "
       "expert_ffn=12 shared_ffn=6 dense_layers=1 router_bias=true source=megatron-moe:pp3,tp2,first1,last1",
+      "law layers=3 heads=2 norm=layer activation=gelu_tanh gated=false alibi=true experts=4 "
+      "experts_per_token=3 expert_ffn=6 key_block=4 target=seed:pp3,cp3,tp2 sequence_parallel=true "
+      "context_ends=4,12 lengths=5,1,9 chunks=2,7",
       "law layers=3 heads=6 kv_heads=2 q_lora=4 kv_lora=3 nope_dim=2 rope_dim=2 v_dim=5"};
   std::set<std::string> set;
   for (const std::string& line : lines) {
@@ -141,7 +147,8 @@ TEST(CaseTest, RefusalsNameKeyValueAndWhatIsAllowed) {
   EXPECT_THAT(refusal_of("law arithmetic=trees"),
               AllOf(HasSubstr("arithmetic=trees"), HasSubstr("native|tree|exact")));
   for (const char* degrees : {"0", "2,1", "1,1", "1,", ",1", "1,2000", "1;2", "one", "\"\""})
-    EXPECT_THAT(refusal_of(std::string("law degrees=") + degrees), HasSubstr("ascending degrees")) << degrees;
+    EXPECT_THAT(refusal_of(std::string("law degrees=") + degrees), HasSubstr("ascending numbers in 1..1024"))
+        << degrees;
   EXPECT_THAT(refusal_of("law heads=8 kv_heads=8 degrees=1,3"),
               AllOf(HasSubstr("degree 3"), HasSubstr("n_heads=8")));
   EXPECT_THAT(refusal_of("law leaf=0"), HasSubstr("leaf=0"));
@@ -154,6 +161,70 @@ TEST(CaseTest, RefusalsNameKeyValueAndWhatIsAllowed) {
   EXPECT_THAT(refusal_of("law target=seed:zz2"), HasSubstr("target=seed:zz2"));
   EXPECT_THAT(refusal_of("law fault=No-Such"), AllOf(HasSubstr("fault=No-Such"), HasSubstr("lower-case")));
   EXPECT_THAT(refusal_of("law seed=1 seed=1"), AllOf(HasSubstr("seed=1"), HasSubstr("twice")));
+}
+
+TEST(CaseTest, RefusalsOfStepsAndAxesNameKeyValueAndWhatIsAllowed) {
+  const auto expect_refused = [](const std::string& key, const std::vector<std::string>& values,
+                                 const std::string& allowed) {
+    for (const std::string& value : values)
+      EXPECT_THAT(refusal_of("law key_block=4 " + key + "=" + value),
+                  AllOf(HasSubstr(key + "=" + value), HasSubstr(allowed)));
+  };
+  expect_refused("sequence_parallel", {"yes", "1", "TRUE"}, "false|true");
+  expect_refused("alibi", {"yes", "2"}, "false|true");
+  expect_refused("activation", {"relu", "GELU", "gelu_new"}, "silu|gelu_tanh|gelu");
+  expect_refused("experts_per_token", {"0", "-1", "1025", "two"}, "a whole number in 1..1024");
+  expect_refused("context_ends", {"0", "4,4", "8,4", "4,", "-4", "65540", "none"},
+                 "blocks, or ascending numbers in 1..65536");
+  expect_refused("context_ends", {"5", "4,10"}, "multiples of key_block=4");
+  expect_refused("lengths", {"0", "3,", "-3", "3;4", "65537", "odd"}, "even, or numbers in 1..65536");
+  expect_refused("chunks", {"0", "3,3", "5,2", "3,", "65537", "even"},
+                 "whole, or ascending numbers in 1..65536");
+}
+
+TEST(CaseTest, LengthsStandInThePlaceOfBatchAndLength) {
+  EXPECT_EQ(lengths_of(parse_case("law batch=3 length=7")), (std::vector<std::int64_t>{7, 7, 7}));
+  EXPECT_EQ(lengths_of(parse_case("law lengths=5,1,9")), (std::vector<std::int64_t>{5, 1, 9}));
+  for (const char* also : {"batch=2", "length=7"})
+    EXPECT_THAT(refusal_of(std::string("law lengths=5,1 ") + also),
+                AllOf(HasSubstr("lengths=5,1"), HasSubstr("batch and length")));
+  EXPECT_EQ(refusal_of("law lengths=65535,1"), "");
+  EXPECT_THAT(refusal_of("law lengths=65535,2"),
+              AllOf(HasSubstr("lengths=65535,2"), HasSubstr("65536 tokens")));
+}
+
+/// Attention grows with the square of a length: all tokens in one sequence cost more than in many.
+TEST(CaseTest, BoundedWorkCountsLengths) {
+  const std::string wide = "law d_model=512 heads=8 kv_heads=8 head_dim=64 ffn=512 vocab=512 layers=4 ";
+  EXPECT_THAT(refusal_of(wide + "batch=2 length=8192"),
+              AllOf(HasSubstr("length=8192 batch=2"), HasSubstr("multiply-adds")));
+  EXPECT_EQ(refusal_of(wide + "batch=2 length=512"), "");
+  EXPECT_EQ(refusal_of(wide + "lengths=512,512"), "");
+  EXPECT_THAT(refusal_of(wide + "lengths=32768,32768"),
+              AllOf(HasSubstr("lengths=32768,32768"), HasSubstr("multiply-adds")));
+  EXPECT_THAT(refusal_of(wide + "lengths=1,40000"), HasSubstr("lengths=1,40000"));
+  EXPECT_THAT(refusal_of("law arithmetic=exact lengths=3,8193"),
+              AllOf(HasSubstr("lengths=3,8193"), HasSubstr("at most 8192 with arithmetic=exact")));
+}
+
+TEST(CaseTest, BoundedWorkCountsExperts) {
+  const std::string narrow = "law vocab=16 batch=64 length=1024 experts=2 ";
+  EXPECT_EQ(refusal_of(narrow + "expert_ffn=8"), "");
+  EXPECT_THAT(refusal_of(narrow + "expert_ffn=1048576"), HasSubstr("length=1024 batch=64"));
+  EXPECT_THAT(refusal_of(narrow + "expert_ffn=8 shared_ffn=1048576"), HasSubstr("length=1024 batch=64"));
+  EXPECT_THAT(refusal_of("law d_model=1 vocab=16 batch=64 length=1024 experts=2 expert_ffn=8192"),
+              HasSubstr("largest activation"));
+}
+
+TEST(CaseTest, ExecutionIsThatOfTheTarget) {
+  const Case c = parse_case(
+      "law layers=5 key_block=4 exchange=two_shot target=seed:pp3,cp2,first2,last1 sequence_parallel=true "
+      "context_ends=8");
+  const Execution execution = execution_of(c);
+  EXPECT_EQ(execution.exchange, CoverExchange::two_shot);
+  EXPECT_TRUE(execution.sequence_parallel);
+  EXPECT_EQ(execution.stage_ends, (std::vector<std::int64_t>{2, 4}));
+  EXPECT_EQ(execution.context_ends, (std::vector<std::int64_t>{8}));
 }
 
 class RefusedLineTest : public ::testing::TestWithParam<const char*> {};
