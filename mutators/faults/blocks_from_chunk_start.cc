@@ -27,7 +27,12 @@ const Fault& blocks_from_chunk_start() {
                            .oracles = {},
                            .law = "chunking_is_invisible",
                            .arguments = {},
-                           .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+                           .not_applicable =
+                               [](const Case& c, std::string_view) {
+                                 return needs(c.arithmetic == Arithmetic::tree &&
+                                                  c.target.degree("cp") == 1 && begins_inside_a_block(c),
+                                              c, "no chunk begins inside a key block of one rank");
+                               },
                            .equivalent = nullptr,
                            .inject = with_steps<BlocksFromChunkStart>};
   return fault;

@@ -29,7 +29,13 @@ const Fault& combine_experts_by_arrival() {
                            .oracles = {},
                            .law = "expert_parallel_is_invisible",
                            .arguments = {},
-                           .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+                           .not_applicable =
+                               [](const Case& c, std::string_view) {
+                                 return needs(c.arithmetic == Arithmetic::tree && c.target.degree("ep") > 1 &&
+                                                  c.geometry.experts_per_token > 1,
+                                              c,
+                                              "every token has one expert, or all experts are on every rank");
+                               },
                            .equivalent = nullptr,
                            .inject = with_steps<CombineExpertsByArrival>};
   return fault;

@@ -24,7 +24,12 @@ const Fault& context_rank_uses_local_maximum() {
                            .oracles = {},
                            .law = "context_parallel_is_invisible",
                            .arguments = {},
-                           .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+                           .not_applicable =
+                               [](const Case& c, std::string_view) {
+                                 return needs(
+                                     c.arithmetic == Arithmetic::tree && c.target.degree("cp") > 1, c,
+                                     "one rank holds every position, or the maximum is shared by definition");
+                               },
                            .equivalent = nullptr,
                            .inject = with_steps<ContextRankUsesLocalMaximum>};
   return fault;

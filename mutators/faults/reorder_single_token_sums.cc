@@ -28,7 +28,8 @@ const Fault& reorder_single_token_sums() {
       .oracles = {},
       .law = "decoding_equals_prefill",
       .arguments = {},
-      .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+      .not_applicable = [](const Case& c,
+                           std::string_view) { return needs(decodes(c), c, "nothing is decoded"); },
       .equivalent = nullptr,
       .inject = with_steps<ReorderSingleTokenSums>};
   return fault;

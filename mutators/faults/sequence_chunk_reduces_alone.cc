@@ -29,7 +29,13 @@ const Fault& sequence_chunk_reduces_alone() {
                            .oracles = {},
                            .law = "sequence_parallel_is_invisible",
                            .arguments = {},
-                           .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+                           .not_applicable =
+                               [](const Case& c, std::string_view) {
+                                 return needs(
+                                     (c.sequence_parallel || c.law == "sequence_parallel_is_invisible") &&
+                                         c.target.tp_degree() > 1,
+                                     c, "no rank keeps a share of the tokens");
+                               },
                            .equivalent = nullptr,
                            .inject = with_steps<SequenceChunkReducesAlone>};
   return fault;

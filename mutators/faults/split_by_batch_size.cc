@@ -28,7 +28,10 @@ const Fault& split_by_batch_size() {
       .oracles = {},
       .law = "batch_is_invisible",
       .arguments = {},
-      .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+      .not_applicable =
+          [](const Case& c, std::string_view) {
+            return needs(lengths_of(c).size() > 1, c, "the batch has one sequence");
+          },
       .equivalent = nullptr,
       .inject = with_steps<SplitByBatchSize>};
   return fault;

@@ -27,7 +27,10 @@ const Fault& stage_boundary_rounds_residual() {
                            .oracles = {},
                            .law = "pipeline_split_is_invisible",
                            .arguments = {},
-                           .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+                           .not_applicable =
+                               [](const Case& c, std::string_view) {
+                                 return needs(c.target.degree("pp") > 1, c, "there is one stage");
+                               },
                            .equivalent = nullptr,
                            .inject = with_steps<StageBoundaryRoundsResidual>};
   return fault;

@@ -26,7 +26,12 @@ const Fault& vocabulary_leaf_from_local_shard() {
                            .oracles = {},
                            .law = "logprobs_agree_across_layouts",
                            .arguments = {},
-                           .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+                           .not_applicable =
+                               [](const Case& c, std::string_view) {
+                                 return needs(
+                                     c.arithmetic == Arithmetic::tree && shares_vocabulary_by_chunk(c), c,
+                                     "the vocabulary is not cut into equal runs, or no tree adds it up");
+                               },
                            .equivalent = nullptr,
                            .inject = with_steps<VocabularyLeafFromLocalShard>};
   return fault;

@@ -22,6 +22,28 @@ std::optional<std::string> needs_other_leaf(const Case& c, LeafRule rule) {
   return "the leaf width of this degree is the contract's own";
 }
 
+std::optional<std::string> needs(bool something_to_act_on, const Case& c, std::string_view otherwise) {
+  if (auto reason = needs_layout(c)) return reason;
+  if (something_to_act_on) return std::nullopt;
+  return std::string(otherwise);
+}
+
+bool decodes(const Case& c) {
+  return c.law == "decoding_equals_prefill" || c.law == "axis_compositions_are_invisible";
+}
+
+bool begins_inside_a_block(const Case& c) {
+  return std::ranges::any_of(c.chunks, [&](std::int64_t start) { return start % c.key_block != 0; });
+}
+
+bool shares_vocabulary_by_chunk(const Case& c) {
+  const std::shared_ptr<const Layout> layout = target_layout(c);
+  const int degree = c.target.tp_degree();
+  if (layout == nullptr || layout->consumer == "none" || degree == 1) return false;
+  const LocalExtent first = consumer_named(layout->consumer).extent(c.geometry, degree, 0);
+  return first.head_begin == 0 && first.head_end == (c.geometry.vocab + degree - 1) / degree;
+}
+
 void sum_in_parts(const float* x, std::int64_t rows, std::int64_t width, std::int64_t parts, float* sums) {
   parts = std::min(parts, width);
   for (std::int64_t i = 0; i < rows; ++i) {

@@ -12,6 +12,16 @@ namespace shardcheck::faults {
 using LeafRule = std::int64_t (*)(std::int64_t k, int degree);
 std::optional<std::string> needs_other_leaf(const Case& c, LeafRule rule);
 
+/// kUnrepresentable, `otherwise` where the fault has nothing to act on, or nullopt.
+std::optional<std::string> needs(bool something_to_act_on, const Case& c, std::string_view otherwise);
+
+/// Whether the case's law decodes over a cache.
+bool decodes(const Case& c);
+/// Whether a chunk of prefill begins inside a key block.
+bool begins_inside_a_block(const Case& c);
+/// Whether each rank's part of the output head has ceil(vocab / t) rows, the last one what is left.
+bool shares_vocabulary_by_chunk(const Case& c);
+
 /// sums[i] = the sum of squares of row i in `parts` chains one after the other, added in order: at most one
 /// an element.
 void sum_in_parts(const float* x, std::int64_t rows, std::int64_t width, std::int64_t parts, float* sums);

@@ -33,8 +33,8 @@ double case_size(const Case& c) {
                 distance(g.head_dim, zero.head_dim) + distance(g.ffn, zero.ffn) +
                 distance(g.vocab, zero.vocab) + distance(g.experts_per_token, zero.experts_per_token) +
                 distance(c.batch, simplest().batch) + distance(c.length, simplest().length);
-  for (const std::int64_t unusual : {g.positions, g.n_experts, g.expert_ffn, g.shared_ffn, g.dense_layers,
-                                     g.q_lora, g.kv_lora, g.nope_dim, g.rope_dim, g.v_dim})
+  for (const std::int64_t unusual : {g.rotary_dim, g.positions, g.n_experts, g.expert_ffn, g.shared_ffn,
+                                     g.dense_layers, g.q_lora, g.kv_lora, g.nope_dim, g.rope_dim, g.v_dim})
     size += distance(unusual, 0);
   for (const bool differs : {g.norm_eps != zero.norm_eps,
                              g.rope != zero.rope,

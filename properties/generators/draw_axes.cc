@@ -41,6 +41,7 @@ void draw_gpt(Stream& stream, Geometry& g) {
       break;
     default:
       g.rope = Rope::half;
+      if (stream.chance(1, 2)) g.rotary_dim = 2 * stream.integer(1, g.head_dim / 2);
   }
 }
 
@@ -77,18 +78,18 @@ int draw_divisor(Stream& stream, std::int64_t of, int most) {
   return degrees.empty() ? 1 : stream.pick(degrees);
 }
 
-/// Ends of all but the last context rank: block-aligned, anywhere inside the longest sequence or a little
-/// beyond it.
+/// Ends of all but the last context rank, between blocks: inside the longest sequence as far as it has
+/// blocks, beyond it from there on.
 std::vector<std::int64_t> draw_context_ends(Stream& stream, const Case& c, int degree) {
-  const auto lengths = lengths_of(c);
-  const std::int64_t blocks = std::ranges::max(lengths) / c.key_block + 1;
-  std::vector<std::int64_t> all(static_cast<std::size_t>(std::max<std::int64_t>(blocks, degree - 1)));
-  std::iota(all.begin(), all.end(), 1);
-  stream.shuffle(std::span(all));
-  all.resize(static_cast<std::size_t>(degree - 1));
-  std::ranges::sort(all);
-  for (std::int64_t& end : all) end *= c.key_block;
-  return all;
+  const std::int64_t inside = std::max<std::int64_t>(1, (std::ranges::max(lengths_of(c)) - 1) / c.key_block);
+  std::vector<std::int64_t> ends(static_cast<std::size_t>(inside));
+  std::iota(ends.begin(), ends.end(), 1);
+  stream.shuffle(std::span(ends));
+  for (std::int64_t beyond = inside + 1; std::ssize(ends) < degree - 1; ++beyond) ends.push_back(beyond);
+  ends.resize(static_cast<std::size_t>(degree - 1));
+  std::ranges::sort(ends);
+  for (std::int64_t& end : ends) end *= c.key_block;
+  return ends;
 }
 
 void draw_pipeline(Stream& stream, Case& c, int stages) {
@@ -167,7 +168,7 @@ Case draw_axis_case(Stream& stream, const AxisWish& wish) {
       c.lengths.push_back(stream.integer(1, kMaxLength));
   } else {
     c.batch = stream.pick<std::int64_t>({1, 2, 3});
-    c.length = stream.integer(7, kMaxLength);
+    c.length = stream.integer(wish.cp ? 12 : 7, kMaxLength);
   }
   if (wish.chunks) {
     c.chunks = draw_chunks(stream, std::ranges::max(lengths_of(c)));

@@ -60,6 +60,7 @@ void make_gpt(Stream& stream, Geometry& g, bool learned_positions) {
   g.norm = Norm::layer;
   g.activation = learned_positions ? Activation::gelu_tanh : Activation::gelu;
   g.parallel_residual = !learned_positions;
+  if (learned_positions) g.rope = Rope::none;
   g.gated = g.qk_norm = false;
   g.qkv_bias = g.o_bias = g.mlp_bias = true;
   g.positions = learned_positions ? stream.integer(1, 9) : 0;

@@ -71,6 +71,7 @@ void drop_features(const Case& c, std::vector<Case>& out) {
   propose(c, out, [](Case& s) { s.geometry.qk_norm = false; });
   propose(c, out, [](Case& s) {
     s.geometry.rope = Rope::none;
+    s.geometry.rotary_dim = 0;
     s.geometry.rope_theta = simplest().geometry.rope_theta;
   });
   propose(c, out, [](Case& s) { s.geometry.rope_theta = simplest().geometry.rope_theta; });
@@ -102,6 +103,7 @@ void plainer_family(const Case& c, std::vector<Case>& out) {
   propose(c, out, [](Case& s) { s.geometry.mlp_bias = false; });
   propose(c, out, [](Case& s) { s.geometry.sinks = false; });
   propose(c, out, [](Case& s) { s.geometry.parallel_residual = false; });
+  propose(c, out, [](Case& s) { s.geometry.rotary_dim = 0; });
   propose(c, out, [](Case& s) { s.geometry.alibi = false; });
   propose(c, out, [](Case& s) { s.geometry.gated = true; });
   propose(c, out, [](Case& s) { s.geometry.norm = Norm::rms; });

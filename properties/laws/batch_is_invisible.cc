@@ -17,9 +17,8 @@ Outcome check(const Case& c, Subject& subject) {
   require_no_chunks(c);
   const Engine engine(c, subject);
   const BatchStep together = shuffled_step(c, whole_steps(engine.sequences()).front());
-  return same_runs("a sequence in a batch differs from the same sequence alone", c,
-                   engine.logits(engine.form(single_steps(engine.sequences()))),
-                   engine.logits(engine.form({together})));
+  return engine.compare("a sequence in a batch differs from the same sequence alone",
+                        engine.form(single_steps(engine.sequences())), engine.form({together}));
 }
 
 Case draw(Stream& stream) {

@@ -8,9 +8,9 @@ namespace {
 
 Outcome check(const Case& c, Subject& subject) {
   const Engine engine(c, subject);
-  return same_runs("prefill in chunks differs from prefill as a whole", c,
-                   engine.logits(engine.form(whole_steps(engine.sequences()))),
-                   engine.logits(engine.form(chunked_steps(engine.sequences(), c.chunks))));
+  return engine.compare("prefill in chunks differs from prefill as a whole",
+                        engine.form(whole_steps(engine.sequences())),
+                        engine.form(chunked_steps(engine.sequences(), c.chunks)));
 }
 
 Case draw(Stream& stream) {

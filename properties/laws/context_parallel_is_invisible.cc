@@ -1,4 +1,6 @@
 // Key positions cut over ranks against all of them on one.
+#include <algorithm>
+
 #include "engine.h"
 #include "law_support.h"
 
@@ -6,11 +8,14 @@ namespace shardcheck::laws {
 namespace {
 
 Outcome check(const Case& c, Subject& subject) {
+  const std::int64_t longest = std::ranges::max(lengths_of(c));
+  const std::int64_t first_end = c.context_ends.empty() ? c.key_block : c.context_ends.front();
+  if (longest <= first_end) return Outcome::of(Verdict::vacuous, "one rank holds every position");
   const Engine engine(c, subject);
   const auto steps =
       c.chunks.empty() ? whole_steps(engine.sequences()) : chunked_steps(engine.sequences(), c.chunks);
-  return same_runs("key positions cut over ranks differ from all of them on one rank", c,
-                   engine.logits(engine.form_without(Axis::cp, steps)), engine.logits(engine.form(steps)));
+  return engine.compare("key positions cut over ranks differ from all of them on one rank",
+                        engine.form_without(Axis::cp, steps), engine.form(steps));
 }
 
 Case draw(Stream& stream) {

@@ -14,9 +14,9 @@ Outcome check(const Case& c, Subject& subject) {
   const Engine engine(c, subject);
   Stream stream(c.seed, "prefill");
   const std::int64_t prefill = stream.integer(1, longest - 1);
-  return same_runs("decoding over a cache differs from prefill of the same tokens", c,
-                   engine.logits(engine.form(whole_steps(engine.sequences()))),
-                   engine.logits(engine.form(decoding_steps(engine.sequences(), prefill))));
+  return engine.compare("decoding over a cache differs from prefill of the same tokens",
+                        engine.form(whole_steps(engine.sequences())),
+                        engine.form(decoding_steps(engine.sequences(), prefill)));
 }
 
 Case draw(Stream& stream) {

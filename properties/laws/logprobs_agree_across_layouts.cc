@@ -1,5 +1,5 @@
-// The trainer's log-probabilities against the rollout engine's: weights sharded for storage and run whole on
-// one rank, against the same weights resharded and run over ranks.
+// The trainer's log-probabilities against the rollout engine's: weights gathered from where they are
+// stored and run whole, against the same weights resharded and run over ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,20 +21,29 @@ std::vector<std::int32_t> successors(const Tokens& tokens) {
   return next;
 }
 
-/// One side: log-softmax of every row, and what it gives for the successors without gathering.
-struct Side {
+/// The rollout engine's side: log-softmax of every row, and what it gives for the successors without
+/// gathering.
+struct Rollout {
   Tensor all, picked;
 };
 
-Side run_side(const Case& c, Subject& subject, const Workbench& bench, const ShardedTensors& shards,
-              const Layout& layout, const Execution& execution) {
+Rollout roll_out(const Case& c, Subject& subject, const Workbench& bench, const ShardedTensors& shards) {
+  const Layout& layout = bench.target();
+  require_executable(layout);
   MeshGroups groups(layout.mesh, [&](int degree) { return subject.collective(degree); });
   const ShardedModel model(c.geometry, shards, consumer_named(layout.consumer), groups, c.arithmetic,
-                           bench.contract(), execution, subject.steps());
+                           bench.contract(), execution_of(c), subject.steps());
   const BatchStep step = whole_step(bench.tokens());
   KvCache first = model.make_cache(), second = model.make_cache();
-  return {model.log_softmax(step, first).front(),
-          model.token_logprobs(step, successors(bench.tokens()), second).front()};
+  return {agreed(model.log_softmax(step, first)),
+          agreed(model.token_logprobs(step, successors(bench.tokens()), second))};
+}
+
+/// The trainer's: weights gathered from where they are stored, run whole by the reference.
+Tensor train(const Case& c, Subject& subject, const Workbench& bench, const ShardedTensors& stored) {
+  const ReferenceModel model(c.geometry, subject.gather(stored, bench.source()), c.arithmetic,
+                             bench.contract());
+  return model.log_softmax(bench.tokens());
 }
 
 /// Row i's value at its successor.
@@ -48,19 +57,16 @@ Tensor looked_up(const Tensor& all, const std::vector<std::int32_t>& next) {
 
 Outcome check(const Case& c, Subject& subject) {
   Workbench bench(c);
-  const Layout whole = make_layout(layout_at(c.target.table, 1), c.geometry);
   const ShardedTensors stored = subject.split(bench.weights(), bench.source());
-  const Side trainer = run_side(c, subject, bench, subject.reshard(stored, bench.source(), whole), whole, {});
-  const Side rollout = run_side(c, subject, bench, subject.reshard(stored, bench.source(), bench.target()),
-                                bench.target(), execution_of(c));
-  const Digest digest = Digest().add(trainer.all).add(rollout.all).add(rollout.picked);
+  const Tensor trainer = train(c, subject, bench, stored);
+  const Rollout rollout =
+      roll_out(c, subject, bench, subject.reshard(stored, bench.source(), bench.target()));
+  const Digest digest = Digest().add(trainer).add(rollout.all).add(rollout.picked);
   Outcome outcome =
-      same_logits("log-probabilities over ranks differ from those of one rank", c, trainer.all, rollout.all);
-  if (outcome.verdict == Verdict::passed) {
-    const Tensor expected = looked_up(trainer.all, successors(bench.tokens()));
-    if (!expected.same_bytes(rollout.picked) || !expected.same_bytes(trainer.picked))
-      outcome = Outcome::fail("log-probabilities of given tokens differ from the same ones of all tokens");
-  }
+      same_logits("log-probabilities of the rollout differ from the trainer's", c, trainer, rollout.all);
+  if (outcome.verdict == Verdict::passed &&
+      !looked_up(trainer, successors(bench.tokens())).same_bytes(rollout.picked))
+    outcome = Outcome::fail("log-probabilities of given tokens differ from the same ones of all tokens");
   return with_digest(std::move(outcome), digest);
 }
 

@@ -9,8 +9,8 @@ Outcome check(const Case& c, Subject& subject) {
   const Engine engine(c, subject);
   const auto steps =
       c.chunks.empty() ? whole_steps(engine.sequences()) : chunked_steps(engine.sequences(), c.chunks);
-  return same_runs("a pipeline of stages differs from one stage", c,
-                   engine.logits(engine.form_without(Axis::pp, steps)), engine.logits(engine.form(steps)));
+  return engine.compare("a pipeline of stages differs from one stage", engine.form_without(Axis::pp, steps),
+                        engine.form(steps));
 }
 
 Case draw(Stream& stream) {

@@ -7,7 +7,10 @@ namespace {
 
 /// With a whole head every rank computes all logits itself; otherwise they are gathered, and agree although
 /// the hidden states may not.
-bool has_whole_head(const Case& c) { return c.target.table == "hf-llama" && c.geometry.tied; }
+bool has_whole_head(const Case& c) {
+  const std::string& consumer = LayoutTable::built_in(c.target.table).consumer();
+  return consumer != "none" && consumer_named(consumer).head_is_whole(c.geometry);
+}
 
 bool can_disagree(const Case& c) { return has_whole_head(c) && target_is_sharded(c); }
 

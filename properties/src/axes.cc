@@ -115,9 +115,9 @@ const std::vector<DeterminismAxis>& determinism_axes() {
       {"pipeline parallel", "pipeline_split_is_invisible", "stage_boundary_rounds_residual"},
       {"sequence parallel", "sequence_parallel_is_invisible", "sequence_chunk_reduces_alone"},
       {"expert parallel", "expert_parallel_is_invisible", "combine_experts_by_arrival", false},
-      {"context parallel", "context_parallel_is_invisible", "context_rank_uses_local_maximum", false},
-      {"TP degree", "tp_degree_is_invisible", "leaf_from_rank_count", false},
-      {"train / rollout", kContainsOthers, "vocabulary_leaf_from_local_shard", false},
+      {"context parallel", "context_parallel_is_invisible", "context_rank_uses_local_maximum", false, true},
+      {"TP degree", "tp_degree_is_invisible", "leaf_from_rank_count", false, true},
+      {"train / rollout", kContainsOthers, "vocabulary_leaf_from_local_shard", false, true},
   };
   return axes;
 }
@@ -128,7 +128,7 @@ std::vector<std::string> AxisRow::problems() const {
     found.push_back(fmt::format("{} of {} cases differ", bitwise.differing, bitwise.cases));
   if (own.cases > 0 && own.first_kill == 0)
     found.push_back(fmt::format("{} is not seen in {} cases", own.fault, own.cases));
-  if (!axis.native_is_fixed && 2 * native.differing < native.cases)
+  if (axis.native_must_differ && 2 * native.differing < native.cases)
     found.push_back(fmt::format("native differs in {} of {} cases only", native.differing, native.cases));
   for (const AxisKill& kill : other) {
     if (kill.first_kill > 0 && kill.law != kContainsOthers)

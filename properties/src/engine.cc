@@ -37,16 +37,16 @@ class RowPlaces {
   std::vector<std::int64_t> first_ = {0};
 };
 
-const Tensor& agreed(const std::vector<Tensor>& slots) {
-  for (std::size_t slot = 1; slot < slots.size(); ++slot) {
-    const bool shared = slots[slot].bytes().data() == slots[0].bytes().data();
-    if (!shared && !slots[slot].same_bytes(slots[0]))
-      throw InvalidShards(fmt::format("rank {} disagrees with rank 0 on the logits", slot));
-  }
-  return slots.front();
-}
-
 }  // namespace
+
+const Tensor& agreed(const std::vector<Tensor>& ranks) {
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    const bool shared = ranks[rank].bytes().data() == ranks[0].bytes().data();
+    if (!shared && !ranks[rank].same_bytes(ranks[0]))
+      throw InvalidShards(fmt::format("rank {} disagrees with rank 0 on the logits", rank));
+  }
+  return ranks.front();
+}
 
 std::vector<BatchStep> whole_steps(const Sequences& sequences) { return chunked_steps(sequences, {}); }
 
@@ -110,6 +110,11 @@ Engine::Engine(const Case& c, Subject& subject)
       contract_(contract_of(c)),
       weights_(make_weights(c.geometry, c.weights, c.seed, c.dtype)),
       sequences_(sequences_of(c)) {
+  if (c.target.table != "seed")
+    throw UnsupportedLayout(
+        fmt::format("target={}: the law {} runs ranks that read views; allowed: seed over any axes",
+                    to_string(c.target), c.law));
+  require_bounded_execution(c);
   if (c.arithmetic != Arithmetic::exact) packed_.emplace(c.geometry, weights_, c.arithmetic);
 }
 
@@ -149,8 +154,10 @@ Tensor Engine::logits(const RunForm& form) const {
   return all;
 }
 
-Outcome same_runs(std::string_view claim, const Case& c, const Tensor& expected, const Tensor& actual) {
-  return with_digest(same_logits(claim, c, expected, actual), Digest().add(expected).add(actual));
+Outcome Engine::compare(std::string_view claim, const RunForm& expected, const RunForm& actual) const {
+  if (expected == actual) return Outcome::of(Verdict::vacuous, "both runs are the same");
+  const Tensor first = logits(expected), second = logits(actual);
+  return with_digest(same_logits(claim, case_, first, second), Digest().add(first).add(second));
 }
 
 }  // namespace shardcheck

@@ -22,6 +22,8 @@ struct RunForm {
   Mesh mesh;
   Execution execution;
   std::vector<BatchStep> steps;  // in the order they run; a sequence's chunks follow each other
+
+  bool operator==(const RunForm&) const = default;
 };
 
 /// All sequences in one step, each one in a step of its own, cut at `starts`, or `prefill` tokens and then
@@ -36,7 +38,8 @@ Mesh without(const Mesh& mesh, Axis axis);
 
 class Engine {
  public:
-  /// Draws weights and tokens from the case's seed; collectives and steps are the subject's.
+  /// Draws weights and tokens from the case's seed; collectives and steps are the subject's. Ranks read views
+  /// of the weights, cut as the table `seed` cuts: throws UnsupportedLayout for any other target.
   Engine(const Case& c, Subject& subject);
 
   const Sequences& sequences() const { return sequences_; }
@@ -50,6 +53,9 @@ class Engine {
   /// Logits [tokens of all sequences, vocab], sequence after sequence, whatever the steps' order. Throws
   /// InvalidShards when ranks disagree.
   Tensor logits(const RunForm& form) const;
+
+  /// Fails with `claim` where two runs differ in a bit; vacuous where they are one and the same.
+  Outcome compare(std::string_view claim, const RunForm& expected, const RunForm& actual) const;
 
  private:
   Case case_;
@@ -66,7 +72,7 @@ void require_no_chunks(const Case& c);
 /// Sequences of the case's lengths, tokens drawn from its seed.
 Sequences sequences_of(const Case& c);
 
-/// Fails with `claim` where two runs of a case differ in a bit; the digest is that of the first.
-Outcome same_runs(std::string_view claim, const Case& c, const Tensor& expected, const Tensor& actual);
+/// What every rank returned. Throws InvalidShards when ranks disagree.
+const Tensor& agreed(const std::vector<Tensor>& ranks);
 
 }  // namespace shardcheck

@@ -201,6 +201,7 @@ std::vector<Tensor> Workbench::execute(Subject& subject, const ShardedTensors& s
                                        Arithmetic arithmetic) {
   const State& s = *state_;
   require_executable(s.target);
+  require_bounded_execution(s.value);
   MeshGroups groups(s.target.mesh, [&](int degree) { return subject.collective(degree); });
   const ShardedModel model(s.value.geometry, shards, consumer_named(s.target.consumer), groups, arithmetic,
                            s.contract, execution_of(s.value), subject.steps());

@@ -119,6 +119,9 @@ void require_consistent(const Case& c) {
       refuse("context_ends", fmt::format("{}", fmt::join(c.context_ends, ",")),
              fmt::format("multiples of key_block={}", c.key_block));
   }
+  if (!c.context_ends.empty() && std::ssize(c.context_ends) != c.target.degree("cp") - 1)
+    refuse("context_ends", fmt::format("{}", fmt::join(c.context_ends, ",")),
+           fmt::format("{} numbers with target={}", c.target.degree("cp") - 1, to_string(c.target)));
   require_bounded_work(c);
   // Exact attention keeps a value per query and key.
   if (c.arithmetic == Arithmetic::exact && longest(c) > kMaxExactLength)
@@ -164,6 +167,28 @@ Execution execution_of(const Case& c) {
   const std::vector<std::int64_t> bounds = stage_bounds(c.geometry.n_layers, c.target);
   execution.stage_ends.assign(bounds.begin() + 1, bounds.end() - 1);
   return execution;
+}
+
+void require_bounded_execution(const Case& c) {
+  constexpr double kMaxElements = 0x1p28, kMaxMultiplyAdds = 0x1p36, kMaxParcels = 0x1p22;
+  const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+  const Geometry& g = c.geometry;
+  const double ranks = c.target.mesh().size(), tp = c.target.tp_degree();
+  const double cp = c.target.degree("cp"), ep = c.target.degree("ep");
+  const double shared =
+      number(g.d_model) * (number(g.positions) + 2.0 * number(g.vocab) + 8.0 * number(g.n_layers));
+  const auto refuse_target = [&](std::string_view what, double value, double limit) {
+    throw InvalidCase(fmt::format("target={}: {} {:.4e}, allowed are at most {:.4e}", to_string(c.target),
+                                  what, value, limit));
+  };
+  if (ranks * shared > kMaxElements)
+    refuse_target("the ranks hold shared elements:", ranks * shared, kMaxElements);
+  const double work = work_of(c).multiply_adds * ep * std::max(1.0, tp / 16.0);
+  if (work > kMaxMultiplyAdds) refuse_target("its ranks take multiply-adds:", work, kMaxMultiplyAdds);
+  // Every context rank sends every other a parcel for each of its runs of queries.
+  const double parcels = cp * cp * number(token_count(c)) * number(g.n_layers);
+  if (cp > 1 && parcels > kMaxParcels)
+    refuse_target("its context ranks exchange rows:", parcels, kMaxParcels);
 }
 
 std::vector<std::int64_t> lengths_of(const Case& c) {

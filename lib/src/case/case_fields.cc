@@ -178,6 +178,8 @@ std::vector<Field> family_fields() {
       choice_field<Norm>(
           "norm", {{"rms", Norm::rms}, {"layer", Norm::layer}},
           [](auto& c) -> auto& { return c.geometry.norm; }),
+      integer_field(
+          "rotary_dim", 0, 1024, [](auto& c) -> auto& { return c.geometry.rotary_dim; }),
       choice_field<Activation>(
           "activation",
           {{"silu", Activation::silu}, {"gelu_tanh", Activation::gelu_tanh}, {"gelu", Activation::gelu}},

@@ -46,6 +46,7 @@ void for_each_field(AnyGeometry& g, Visit visit) {
 template <typename AnyGeometry, typename Visit>
 void for_each_further_field(AnyGeometry& g, Visit visit) {
   visit("norm", g.norm);
+  visit("rotary_dim", g.rotary_dim);
   visit("activation", g.activation);
   visit("gated", g.gated);
   visit("mlp_bias", g.mlp_bias);

@@ -39,7 +39,7 @@ void require_step_of(const Geometry& geometry, const BatchStep& step) {
     if (!seen.insert(chunk.sequence).second) refuse("sequence", chunk.sequence, "each once in a step");
     if (chunk.ids.empty()) refuse("tokens", 0, "at least one");
     if (std::ssize(chunk.ids) > limit)
-      refuse("tokens", std::ssize(chunk.ids), fmt::format("at most {} positions", limit));
+      refuse("tokens", std::ssize(chunk.ids), fmt::format("at most {}, one a position", limit));
     if (chunk.first < 0 || chunk.first > limit - std::ssize(chunk.ids))
       refuse("first", chunk.first,
              fmt::format("0..{} for {} tokens and {} positions", limit - std::ssize(chunk.ids),

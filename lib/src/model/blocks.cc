@@ -45,22 +45,29 @@ std::vector<std::int32_t> positions_of(const Tokens& tokens) {
 }
 
 RotaryTables::RotaryTables(const Geometry& geometry, std::vector<std::int32_t> positions)
-    : table_rows_(std::move(positions)) {
+    : rotary_width_(geometry.rotary_width()), table_rows_(std::move(positions)) {
   if (geometry.rope == Rope::none) table_rows_.clear();
   if (table_rows_.empty()) return;
   const auto [low, high] = std::ranges::minmax(table_rows_);
   const std::int64_t count = high - low + 1;
-  const auto entries = static_cast<std::size_t>(count * (geometry.head_dim / 2));
+  const auto entries = static_cast<std::size_t>(count * (geometry.rotary_width() / 2));
   cos_.resize(entries);
   sin_.resize(entries);
-  rope_tables(low, count, geometry.head_dim, geometry.rope_theta, cos_.data(), sin_.data());
+  rope_tables(low, count, rotary_width_, geometry.rope_theta, cos_.data(), sin_.data());
   for (std::int32_t& row : table_rows_) row -= low;
 }
 
 void RotaryTables::apply(const Numerics& numerics, Matrix& x, std::int64_t head_dim, bool half_split) const {
   if (table_rows_.empty()) return;
-  apply_rope(x.values.data(), x.rows, x.width, x.width / head_dim, head_dim, table_rows_.data(), cos_.data(),
-             sin_.data(), half_split);
+  const auto rotate = [&](std::int64_t first, std::int64_t heads) {
+    apply_rope(x.values.data() + first, x.rows, x.width, heads, rotary_width_, table_rows_.data(),
+               cos_.data(), sin_.data(), half_split);
+  };
+  if (rotary_width_ == head_dim) {
+    rotate(0, x.width / head_dim);
+  } else {
+    for (std::int64_t first = 0; first < x.width; first += head_dim) rotate(first, 1);
+  }
   numerics.store(x);
 }
 

@@ -37,6 +37,7 @@ class RotaryTables {
   void apply(const Numerics& numerics, Matrix& x, std::int64_t head_dim, bool half_split) const;
 
  private:
+  std::int64_t rotary_width_;
   std::vector<float> cos_, sin_;
   std::vector<std::int32_t> table_rows_;  // of every row
 };

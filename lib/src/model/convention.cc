@@ -93,6 +93,11 @@ void ConventionConsumer::require_supported(const Geometry& g, int degree) const 
         fmt::format("n_kv_heads={}: the {} convention has a KV head for each query head; allowed: {}",
                     g.n_kv_heads, name(), g.n_heads));
   }
+  if (rules_.interleaved_rotary && g.rotary_width() != g.head_dim) {
+    throw UnsupportedLayout(
+        fmt::format("rotary_dim={}: the {} convention interleaves whole heads; allowed: 0 or {}",
+                    g.rotary_dim, name(), g.head_dim));
+  }
   require_roles(g);
 }
 

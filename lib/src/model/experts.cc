@@ -36,7 +36,7 @@ std::int64_t chosen_per_token(const Geometry& geometry) {
 
 /// Unnormalised weights of the chosen experts, then each over their sum.
 std::vector<float> weights_of(std::span<const float> logits, std::span<const std::int64_t> experts,
-                              bool sigmoids) {
+                              Arithmetic arithmetic, bool sigmoids) {
   std::vector<float> weights;
   for (const std::int64_t expert : experts) weights.push_back(logits[static_cast<std::size_t>(expert)]);
   const float top = *std::ranges::max_element(weights);
@@ -45,13 +45,15 @@ std::vector<float> weights_of(std::span<const float> logits, std::span<const std
     weight = sigmoids ? sigmoid_f32(weight) : exp_f32(weight - top);
     sum += weight;
   }
+  if (arithmetic == Arithmetic::exact) sum = exact_sum(weights);
+  if (sigmoids) sum += 1e-20F;  // all of them may have underflowed
   for (float& weight : weights) weight /= sum;
   return weights;
 }
 
 }  // namespace
 
-std::vector<RoutedToken> route(const Geometry& geometry, const Matrix& logits,
+std::vector<RoutedToken> route(const Geometry& geometry, Arithmetic arithmetic, const Matrix& logits,
                                std::span<const float> router_bias) {
   std::vector<RoutedToken> routed;
   for (std::int64_t i = 0; i < logits.rows; ++i) {
@@ -60,19 +62,9 @@ std::vector<RoutedToken> route(const Geometry& geometry, const Matrix& logits,
     token.experts = ranking(choice_scores(row, router_bias));
     token.experts.resize(static_cast<std::size_t>(chosen_per_token(geometry)));
     std::ranges::sort(token.experts);
-    token.weights = weights_of(row, token.experts, !router_bias.empty());
+    token.weights = weights_of(row, token.experts, arithmetic, !router_bias.empty());
   }
   return routed;
-}
-
-bool has_tie_at_cut(const Geometry& geometry, std::span<const float> logits,
-                    std::span<const float> router_bias) {
-  const auto chosen = static_cast<std::size_t>(chosen_per_token(geometry));
-  if (chosen >= logits.size()) return false;
-  const std::vector<float> scores = choice_scores(logits, router_bias);
-  const std::vector<std::int64_t> order = ranking(scores);
-  return scores[static_cast<std::size_t>(order[chosen - 1])] ==
-         scores[static_cast<std::size_t>(order[chosen])];
 }
 
 void combine_experts(const Numerics& numerics, std::span<const ExpertTerm> terms, const float* shared,

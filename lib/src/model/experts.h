@@ -19,16 +19,10 @@ struct RoutedToken {
 
 /// Routes every row of router logits [rows, n_experts], f32 in a fixed order, ties to the lower expert.
 /// Without a router bias: the largest logits, weights a softmax over them (Mixtral). With one: the largest
-/// sigmoid(logit) + bias, weights the sigmoids over their sum (DeepSeek). NaN ranks below every number.
-std::vector<RoutedToken> route(const Geometry& geometry, const Matrix& logits,
+/// sigmoid(logit) + bias, weights the sigmoids over their sum + 1e-20 (DeepSeek-V3 without its groups and
+/// scaling factor). Under exact the sums do not depend on the experts' order. NaN ranks below every number.
+std::vector<RoutedToken> route(const Geometry& geometry, Arithmetic arithmetic, const Matrix& logits,
                                std::span<const float> router_bias);
-
-/// Whether a row's choice hangs on a tie: an expert left out scores exactly as the last one chosen.
-bool has_tie_at_cut(const Geometry& geometry, std::span<const float> logits,
-                    std::span<const float> router_bias);
-
-/// Rows of the tokens that an expert works on, ascending.
-Matrix rows_routed_to(const Matrix& x, std::span<const RoutedToken> routed, std::int64_t expert);
 
 /// One expert's part of a token's output.
 struct ExpertTerm {

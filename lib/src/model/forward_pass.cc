@@ -181,10 +181,8 @@ Matrix ForwardPass::normalized(std::size_t slot, std::int64_t layer, Matrix x,
   model_.steps.before_norm(here, x.values.data(), x.rows, x.width);
   if (model_.geometry.norm == Norm::layer) subtract_row_means(model_.numerics, x);
   const float divisor = model_.steps.norm_statistics(here, x.values.data(), x.rows, x.width, sums.data());
-  rms_scale(x.values.data(), x.rows, x.width, sums.data(), divisor,
-            static_cast<float>(model_.geometry.norm_eps), weights.gain.data(), x.values.data());
-  if (!weights.bias.empty()) add_bias(x.values.data(), x.rows, x.width, x.width, weights.bias.data());
-  model_.numerics.store(x);
+  finish_norm(model_.numerics, x, sums, divisor, static_cast<float>(model_.geometry.norm_eps), weights.gain,
+              weights.bias);
   return x;
 }
 
@@ -337,7 +335,7 @@ RankMatrices ForwardPass::experts(int stage, std::int64_t layer, const RankMatri
     const ExpertWeights& weights = *model_.ranks[slot].layer(layer).experts;
     Matrix logits(normed[slot].rows, geometry.n_experts);
     model_.numerics.product(normed[slot], weights.router, model_.hidden_leaf(), {}, logits.values.data());
-    slots[slot].routed = route(geometry, logits, weights.router_bias);
+    slots[slot].routed = route(geometry, model_.numerics.arithmetic, logits, weights.router_bias);
     slots[slot].rows = normed[slot].rows;
   });
   const auto run = [&](const RowProduct& product, const RankMatrices& inputs, const auto& weights_of) {

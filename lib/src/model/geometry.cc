@@ -216,6 +216,10 @@ void validate(const Geometry& g) {
   if (g.rope != Rope::none && g.head_dim % 2 != 0) {
     throw InvalidInput(fmt::format("head_dim={} is odd: RoPE rotates pairs, so it must be even", g.head_dim));
   }
+  require_range("rotary_dim", g.rotary_dim, 0, g.rope == Rope::none ? 0 : g.head_dim);
+  if (g.rotary_dim % 2 != 0)
+    throw InvalidInput(
+        fmt::format("rotary_dim={} is odd: RoPE rotates pairs, so it must be even", g.rotary_dim));
   require_range("positions", g.positions, 0, kMaxExtent);
   validate_experts(g);
   validate_latent_attention(g);
@@ -250,6 +254,7 @@ std::string to_string(const Geometry& g) {
     if (value != usual) text += fmt::format(" {}={}", field, value);
   };
   add("norm", to_string(g.norm), to_string(plain.norm));
+  add("rotary_dim", g.rotary_dim, plain.rotary_dim);
   add("activation", to_string(g.activation), to_string(plain.activation));
   add("gated", g.gated, plain.gated);
   add("mlp_bias", g.mlp_bias, plain.mlp_bias);

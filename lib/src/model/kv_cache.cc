@@ -13,6 +13,14 @@ std::int64_t KvCache::length(std::int64_t sequence) const {
   return found == state_->lengths.end() ? 0 : found->second;
 }
 
+void KvCache::forget(std::int64_t sequence) {
+  if (state_ == nullptr) return;
+  state_->lengths.erase(sequence);
+  for (auto& layers : state_->slots) {
+    for (auto& sequences : layers) sequences.erase(sequence);
+  }
+}
+
 std::int64_t KvCache::bytes() const {
   if (state_ == nullptr) return 0;
   std::size_t floats = 0;

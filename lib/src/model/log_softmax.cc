@@ -62,10 +62,13 @@ std::vector<float> row_maxima(const Matrix& x) {
 }
 
 void SumOfExponentials::require_between_leaves(std::int64_t begin, std::int64_t end) const {
+  if (numerics_.arithmetic != Arithmetic::tree) return;
   for (const std::int64_t boundary : {begin, end}) {
     if (boundary % leaf_ == 0 || boundary == vocab_) continue;
-    throw UnsupportedLayout(fmt::format("the vocabulary is cut at {}, inside a leaf of {} entries of its {}",
-                                        boundary, leaf_, vocab_));
+    throw UnsupportedLayout(
+        fmt::format("the vocabulary is cut at {}, inside a leaf of {} entries of its {}: allowed are "
+                    "multiples of the leaf",
+                    boundary, leaf_, vocab_));
   }
 }
 

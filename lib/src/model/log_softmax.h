@@ -29,6 +29,10 @@ class SumOfExponentials {
   SumOfExponentials(const Numerics& numerics, std::int64_t vocab, std::int64_t leaf)
       : numerics_(numerics), vocab_(vocab), leaf_(leaf) {}
 
+  /// Throws UnsupportedLayout when, under tree, columns [begin, end) of a rank begin or end inside a leaf. To
+  /// be asked about every rank before any of them exchanges something.
+  void require_between_leaves(std::int64_t begin, std::int64_t end) const;
+
   /// What a rank that holds columns [begin, end) of the vocabulary ships, for the logits [rows, end - begin]
   /// it has. Throws UnsupportedLayout when under tree a boundary lies inside a leaf.
   std::vector<std::byte> partial(const Matrix& logits, std::span<const float> maxima, std::int64_t begin,
@@ -43,7 +47,6 @@ class SumOfExponentials {
   std::vector<float> complete(std::int64_t rows, const std::vector<Part>& parts) const;
 
  private:
-  void require_between_leaves(std::int64_t begin, std::int64_t end) const;
   /// Maximal nodes of the tree inside a range.
   std::vector<TreeNode> nodes_of(std::int64_t begin, std::int64_t end) const;
   /// When leaves of [begin, end) merge.

@@ -142,7 +142,8 @@ Matrix ReferenceModel::State::mixture(const ReferenceExperts& weights, const Mat
   // Never rounded to 16 bits: engines route in f32.
   Matrix router_logits(normed.rows, geometry.n_experts);
   numerics.product(normed, weights.router, hidden_leaf(), {}, router_logits.values.data());
-  const std::vector<RoutedToken> routed = route(geometry, router_logits, weights.router_bias);
+  const std::vector<RoutedToken> routed =
+      route(geometry, numerics.arithmetic, router_logits, weights.router_bias);
   std::vector<Matrix> outputs;
   for (std::int64_t expert = 0; expert < geometry.n_experts; ++expert)
     outputs.push_back(mlp(weights.experts[static_cast<std::size_t>(expert)],

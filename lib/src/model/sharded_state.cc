@@ -92,15 +92,16 @@ void ShardedModel::State::require_execution() const {
   for (const Axis axis : kNotExecuted) {
     if (mesh.degree(axis) > 1)
       throw UnsupportedLayout(
-          fmt::format("a forward pass runs over the axes tp, pp, cp and ep; {} has {} ranks", to_string(axis),
-                      mesh.degree(axis)));
+          fmt::format("{}={}: no forward pass runs over this axis; allowed: tp, pp, cp and ep",
+                      to_string(axis), mesh.degree(axis)));
   }
   if (numerics.arithmetic == Arithmetic::exact && tp_degree() > ExactPartial::kMaxRanks)
-    throw UnsupportedLayout(fmt::format("TP degree {}: arithmetic exact merges at most {} ranks", tp_degree(),
-                                        ExactPartial::kMaxRanks));
-  if (stages() > geometry.n_layers)
     throw UnsupportedLayout(
-        fmt::format("pp={}: {} layers do not give every stage one", stages(), geometry.n_layers));
+        fmt::format("TP degree {}: arithmetic exact merges the sums of so many ranks; allowed: 1..{}",
+                    tp_degree(), ExactPartial::kMaxRanks));
+  if (stages() > geometry.n_layers)
+    throw UnsupportedLayout(fmt::format("pp={}: {} layers do not give every stage one; allowed: 1..{}",
+                                        stages(), geometry.n_layers, geometry.n_layers));
   if (!execution.stage_ends.empty() || stages() == 1)
     require_ends("stage_ends", execution.stage_ends, stages(), 1, geometry.n_layers, 1);
   constexpr std::int64_t kAnyPosition = std::int64_t{1} << 40;

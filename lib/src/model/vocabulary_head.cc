@@ -50,6 +50,8 @@ std::vector<std::vector<float>> VocabularyHead::sums_of_group(
   const StepSite site = pass_.site(group.slots.front(), -1);
   const std::int64_t vocab = model_.geometry.vocab;
   const SumOfExponentials sum(model_.numerics, vocab, model_.steps.leaf(site, "lm_head", vocab, 1));
+  for (int rank = 0; rank < model_.tp_degree(); ++rank)
+    sum.require_between_leaves(range_of(rank).first, range_of(rank).second);
   std::vector<std::vector<std::byte>> partials;
   for (std::size_t i = 0; i < group.slots.size(); ++i) {
     const auto [begin, end] = range_of(model_.places[group.slots[i]].tp);

@@ -21,7 +21,7 @@ RoutedToken route_one(std::int64_t per_token, const std::vector<float>& logits,
                       const std::vector<float>& bias = {}) {
   Matrix row(1, std::ssize(logits));
   row.values = logits;
-  return route(experts(row.width, per_token), row, bias).front();
+  return route(experts(row.width, per_token), Arithmetic::tree, row, bias).front();
 }
 
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
@@ -66,19 +66,6 @@ TEST(Route, LargeLogitsDoNotOverflow) {
   const RoutedToken token = route_one(2, {300.0F, 299.0F, -300.0F});
   EXPECT_NEAR(token.weights[0], sigmoid(1.0), 1e-6);
   EXPECT_NEAR(token.weights[1], 1.0 - sigmoid(1.0), 1e-6);
-}
-
-TEST(HasTieAtCut, LooksAtTheLastChosenAndTheFirstLeftOut) {
-  const auto tie = [](std::int64_t per_token, const std::vector<float>& logits,
-                      const std::vector<float>& bias = {}) {
-    return has_tie_at_cut(experts(std::ssize(logits), per_token), logits, bias);
-  };
-  EXPECT_TRUE(tie(1, {2.0F, 2.0F, 1.0F}));
-  EXPECT_FALSE(tie(2, {2.0F, 2.0F, 1.0F}));
-  EXPECT_TRUE(tie(2, {2.0F, 1.0F, 1.0F}));
-  EXPECT_FALSE(tie(3, {1.0F, 1.0F, 1.0F}));
-  EXPECT_TRUE(tie(1, {0.0F, -0.0F}));
-  EXPECT_FALSE(tie(1, {1.0F, 1.0F}, {0.0F, 0.25F}));
 }
 
 class Combine : public testing::TestWithParam<Arithmetic> {

@@ -27,10 +27,11 @@ class Model {
     }
     for (std::int64_t layer = 0; layer < g_.n_layers; ++layer) {
       const std::string prefix = "layers." + std::to_string(layer) + ".";
+      const std::vector<Row> inputs = xs;
       attend(xs, prefix);
-      for (auto& x : xs) {
-        const Row normed = norm(x, prefix + "ffn_norm", g_.norm);
-        add(x, g_.has_experts(layer) ? mixture(normed, prefix) : mlp(normed, prefix, ""));
+      for (std::size_t p = 0; p < xs.size(); ++p) {
+        const Row normed = norm(g_.parallel_residual ? inputs[p] : xs[p], prefix + "ffn_norm", g_.norm);
+        add(xs[p], g_.has_experts(layer) ? mixture(normed, prefix) : mlp(normed, prefix, ""));
       }
     }
     std::vector<Row> logits;
@@ -96,11 +97,12 @@ class Model {
   }
   Row rotated(const Row& head, std::size_t position) const {
     Row out = head;
-    const std::size_t half = head.size() / 2;
+    const std::size_t width = g_.rotary_dim == 0 ? head.size() : static_cast<std::size_t>(g_.rotary_dim);
+    const std::size_t half = width / 2;
     for (std::size_t j = 0; j < half; ++j) {
       const double angle =
           static_cast<double>(position) *
-          std::pow(g_.rope_theta, -2.0 * static_cast<double>(j) / static_cast<double>(head.size()));
+          std::pow(g_.rope_theta, -2.0 * static_cast<double>(j) / static_cast<double>(width));
       out[j] = head[j] * std::cos(angle) - head[j + half] * std::sin(angle);
       out[j + half] = head[j + half] * std::cos(angle) + head[j] * std::sin(angle);
     }

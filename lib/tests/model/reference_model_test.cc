@@ -49,6 +49,7 @@ std::vector<Variant> families() {
   gpt2.positions = 19, gpt2.n_kv_heads = 4;
   Geometry neox = gpt2;
   neox.activation = Activation::gelu, neox.rope = Rope::half, neox.positions = 0, neox.tied = false;
+  neox.parallel_residual = true, neox.rotary_dim = 4;
   Geometry bloom = gpt2;
   bloom.alibi = true, bloom.positions = 0;
   Geometry gated = llama;

@@ -72,6 +72,10 @@ Contract contract_of(const Case& c);
 /// UnsupportedLayout when layers do not spread over the stages.
 Execution execution_of(const Case& c);
 
+/// Throws InvalidCase naming the target when running the case on its mesh, which repeats what ranks share,
+/// would take hours or tens of gigabytes.
+void require_bounded_execution(const Case& c);
+
 /// Length of every sequence.
 std::vector<std::int64_t> lengths_of(const Case& c);
 

@@ -14,6 +14,8 @@ struct SequenceChunk {
   std::int64_t sequence = 0;  // any number from 0 on; names its place in the cache
   std::int64_t first = 0;     // tokens of the sequence that earlier steps added
   std::vector<std::int32_t> ids;
+
+  bool operator==(const SequenceChunk&) const = default;
 };
 
 /// Chunks of different sequences. Row i of a step's output belongs to its i-th token, chunks one after

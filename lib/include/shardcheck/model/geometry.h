@@ -33,10 +33,11 @@ struct Geometry {
   double norm_eps = 1e-6;
   Rope rope = Rope::none;
   double rope_theta = 10000.0;
-  bool tied = false;      // lm_head is embed
-  bool qkv_bias = false;  // bias on q, k, v (Qwen2)
-  bool o_bias = false;    // bias on the row-parallel o_proj (Llama's attention_bias has both)
-  bool qk_norm = false;   // RMSNorm over head_dim on q and k (Qwen3)
+  std::int64_t rotary_dim = 0;  // leading dimensions of a head that RoPE rotates (NeoX), 0: all of them
+  bool tied = false;            // lm_head is embed
+  bool qkv_bias = false;        // bias on q, k, v (Qwen2)
+  bool o_bias = false;          // bias on the row-parallel o_proj (Llama's attention_bias has both)
+  bool qk_norm = false;         // RMSNorm over head_dim on q and k (Qwen3)
 
   // Other families than Llama.
   Norm norm = Norm::rms;
@@ -67,6 +68,7 @@ struct Geometry {
   bool operator==(const Geometry&) const = default;
   std::int64_t attention_width() const { return n_heads * head_dim; }
   std::int64_t kv_width() const { return n_kv_heads * head_dim; }
+  std::int64_t rotary_width() const { return rotary_dim == 0 ? head_dim : rotary_dim; }
   bool has_experts(std::int64_t layer) const { return n_experts > 0 && layer >= dense_layers; }
 };
 

@@ -33,6 +33,8 @@ class KvCache {
 
   /// Tokens of a sequence that were added so far; 0 for one that is not known.
   std::int64_t length(std::int64_t sequence) const;
+  /// Drops a finished sequence, whose number may then begin anew.
+  void forget(std::int64_t sequence);
   /// Bytes of keys and values on all slots.
   std::int64_t bytes() const;
 
@@ -53,6 +55,8 @@ struct Execution {
   /// Key positions at which the ranks of a context-parallel group end but the last one, whose end is open:
   /// ascending multiples of the contract's key_block, one fewer than ranks; empty: one block each.
   std::vector<std::int64_t> context_ends = {};
+
+  bool operator==(const Execution&) const = default;
 };
 
 class ShardedModel {

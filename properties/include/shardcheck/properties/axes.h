@@ -15,9 +15,10 @@ struct DeterminismAxis {
   std::string_view name;   // "batch"
   std::string_view law;    // that must hold under tree and exact
   std::string_view fault;  // of family D, that this law sees
-  /// Whether native has one fixed order along this axis anyway: then the fault is the evidence. Else its
-  /// results must differ in at least half the cases.
+  /// Whether native has one fixed order along this axis anyway: then the fault is the evidence.
   bool native_is_fixed = true;
+  /// Whether native must differ in at least half the cases.
+  bool native_must_differ = false;
 };
 
 /// Every axis, from the cheapest promise to the dearest.
