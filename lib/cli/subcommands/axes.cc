@@ -79,7 +79,9 @@ void print_tables(const std::vector<AxisRow>& rows, bool quiet) {
   print_section("Axes", "what may change without changing a bit, and the fault that each law alone sees");
   print(axes_table(rows));
   print_section("Every fault against every law",
-                "columns are axes by number; the first case that showed the fault, - where none did");
+                "columns are axes by number; the first case that showed the fault, - where none did, n/a "
+                "where it could "
+                "act in none");
   print(axes_matrix(rows));
 }
 
