@@ -67,6 +67,17 @@ std::vector<RoutedToken> route(const Geometry& geometry, Arithmetic arithmetic, 
   return routed;
 }
 
+Matrix rows_routed_to(const Matrix& x, std::span<const RoutedToken> routed, std::int64_t expert) {
+  Matrix rows(0, x.width);
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    const auto& experts = routed[static_cast<std::size_t>(i)].experts;
+    if (std::ranges::find(experts, expert) == experts.end()) continue;
+    rows.values.insert(rows.values.end(), x.row(i), x.row(i + 1));
+    ++rows.rows;
+  }
+  return rows;
+}
+
 void combine_experts(const Numerics& numerics, std::span<const ExpertTerm> terms, const float* shared,
                      std::int64_t width, float* y) {
   for (std::int64_t j = 0; j < width; ++j) {
@@ -81,17 +92,6 @@ void combine_experts(const Numerics& numerics, std::span<const ExpertTerm> terms
     for (const ExpertTerm& term : terms) sum = std::fma(term.weight, term.output[j], sum);
     y[j] = shared == nullptr ? sum : sum + shared[j];
   }
-}
-
-Matrix rows_routed_to(const Matrix& x, std::span<const RoutedToken> routed, std::int64_t expert) {
-  Matrix rows(0, x.width);
-  for (std::int64_t i = 0; i < x.rows; ++i) {
-    const auto& experts = routed[static_cast<std::size_t>(i)].experts;
-    if (std::ranges::find(experts, expert) == experts.end()) continue;
-    rows.values.insert(rows.values.end(), x.row(i), x.row(i + 1));
-    ++rows.rows;
-  }
-  return rows;
 }
 
 }  // namespace shardcheck
