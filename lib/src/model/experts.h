@@ -24,6 +24,9 @@ struct RoutedToken {
 std::vector<RoutedToken> route(const Geometry& geometry, Arithmetic arithmetic, const Matrix& logits,
                                std::span<const float> router_bias);
 
+/// Rows of the tokens that an expert works on, ascending.
+Matrix rows_routed_to(const Matrix& x, std::span<const RoutedToken> routed, std::int64_t expert);
+
 /// One expert's part of a token's output.
 struct ExpertTerm {
   float weight;
