@@ -67,10 +67,9 @@ TEST(CaseTest, TheKeysAreFrozenInPrintOrderWithTheirDefaults) {
   EXPECT_EQ(
       text,
       "d_model=8 layers=1 heads=1 kv_heads=1 head_dim=8 ffn=8 vocab=16 norm_eps=1e-06 rope=none "
-      "rope_theta=10000 tied=false qkv_bias=false o_bias=false qk_norm=false norm=rms activation=silu "
-      "gated=true "
-      "mlp_bias=false "
-      "sinks=false alibi=false positions=0 experts=0 experts_per_token=2 expert_ffn=0 shared_ffn=0 "
+      "rope_theta=10000 tied=false qkv_bias=false o_bias=false qk_norm=false norm=rms rotary_dim=0 "
+      "activation=silu gated=true mlp_bias=false sinks=false parallel_residual=false alibi=false positions=0 "
+      "experts=0 experts_per_token=2 expert_ffn=0 shared_ffn=0 "
       "dense_layers=0 router_bias=false q_lora=0 "
       "kv_lora=0 nope_dim=0 rope_dim=0 v_dim=0 dtype=f32 arithmetic=native "
       "tree_shape=halving leaf=128 key_block=64 degrees=all exchange=automatic "
@@ -95,7 +94,8 @@ TEST(CaseTest, EveryKeyReadsBackWhatItPrints) {
       "fault=name:argument-1.5 input=\"two words\"",
       "law layers=3 heads=6 kv_heads=2 norm=layer gated=false mlp_bias=true sinks=true positions=5 experts=4 "
       "expert_ffn=12 shared_ffn=6 dense_layers=1 router_bias=true source=megatron-moe:pp3,tp2,first1,last1",
-      "law layers=3 heads=2 norm=layer activation=gelu_tanh gated=false alibi=true experts=4 "
+      "law layers=3 heads=2 rope=half norm=layer rotary_dim=4 activation=gelu_tanh gated=false "
+      "parallel_residual=true alibi=true experts=4 "
       "experts_per_token=3 expert_ffn=6 key_block=4 target=seed:pp3,cp3,tp2 sequence_parallel=true "
       "context_ends=4,12 lengths=5,1,9 chunks=2,7",
       "law layers=3 heads=6 kv_heads=2 q_lora=4 kv_lora=3 nope_dim=2 rope_dim=2 v_dim=5"};

@@ -52,7 +52,8 @@ inline std::vector<Variant> variants() {
   Geometry tied = llama;
   tied.tied = true;
   Geometry neox = gpt2;
-  neox.activation = Activation::gelu, neox.rope = Rope::half, neox.positions = 0, neox.tied = false;
+  neox.activation = Activation::gelu, neox.rope = Rope::half, neox.positions = 0;
+  neox.tied = false, neox.parallel_residual = true, neox.rotary_dim = 2;
   Geometry bloom = gpt2;
   bloom.alibi = true, bloom.positions = 0;
   Geometry sinks = llama;
