@@ -280,9 +280,9 @@ std::string mesh_refusal(const Geometry& geometry, const std::string& axes, cons
 
 TEST(MeshRefusals, NameTheAxisItsRanksAndWhatIsAllowed) {
   const Geometry llama = meshes::small_llama();
-  EXPECT_THAT(mesh_refusal(llama, "dp2"), AllOf(HasSubstr("tp, pp, cp and ep"), HasSubstr("dp has 2 ranks")));
+  EXPECT_THAT(mesh_refusal(llama, "dp2"), AllOf(HasSubstr("tp, pp, cp and ep"), HasSubstr("dp=2")));
   EXPECT_THAT(mesh_refusal(meshes::small_mixtral(), "ep2,etp2,tp2"),
-              AllOf(HasSubstr("tp, pp, cp and ep"), HasSubstr("etp has 2 ranks")));
+              AllOf(HasSubstr("tp, pp, cp and ep"), HasSubstr("etp=2")));
   EXPECT_THAT(mesh_refusal(llama, "pp5"), AllOf(HasSubstr("pp=5"), HasSubstr("4 layers")));
   EXPECT_THAT(mesh_refusal(meshes::small_mixtral(), "ep3"),
               AllOf(HasSubstr("n_experts=4"), HasSubstr("EP degree 3")));
