@@ -99,6 +99,15 @@ TEST(AxisRow, AColumnWithoutACaseIsAGapAndNoProblem) {
                                       "leaf_from_rank_count acted in no case of tp_degree_is_invisible"));
 }
 
+TEST(AxisRow, AProblemFailsASetOfRowsAndAGapLeavesItOpen) {
+  AxisRow wrong = good_row("batch"), open = good_row("decoding");
+  wrong.bitwise.differing = 1;
+  open.native = {};
+  EXPECT_EQ(exit_code_of({good_row("batch"), good_row("decoding")}), 0);
+  EXPECT_EQ(exit_code_of({good_row("batch"), open}), 3);
+  EXPECT_EQ(exit_code_of({open, wrong}), 1);
+}
+
 AxisOptions few_cases() {
   AxisOptions options;
   options.seed = 5;
