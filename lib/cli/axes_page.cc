@@ -32,11 +32,11 @@ constexpr std::string_view kMeasured =
 
 *Tree and exact*: cases of the law in which a bit differed; `exact` is drawn in a share of them. *Native*:
 the same law under `native`, one partial sum per rank folded in rank order, as engines run, and with f32
-storage, since rounding to 16 bits hides most last bits; *worst* is the largest difference of a logit. Where
-native has one fixed order along the axis anyway, equal bits are no merit of a tree, and the fault is the
-evidence that the law can fail; elsewhere native must differ in at least half the cases. *Seen in*: number
-of the first case, among those that the fault acted in, in which the law saw it; all of these run under
-`tree`.
+storage, since rounding to 16 bits hides most last bits; *worst* is the largest difference of a logit.
+Where native has one fixed order along the axis anyway, equal bits are no merit of a tree, and the fault
+is the evidence that the law can fail; along context parallel, TP degree and train / rollout native must
+differ in at least half the cases. *Seen in*: number of the first case, among those that the fault acted
+in, in which the law saw it; all of these run under `tree`.
 
 )";
 

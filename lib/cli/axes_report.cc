@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "exit_code.h"
 #include "terminal.h"
 
 namespace shardcheck {
@@ -99,15 +98,6 @@ std::string axes_matrix(const std::vector<AxisRow>& rows) {
     table.row(std::move(cells));
   }
   return table.text();
-}
-
-int exit_code_of(const std::vector<AxisRow>& rows) {
-  int code = kPassed;
-  for (const AxisRow& row : rows) {
-    if (!row.problems().empty()) code = worse_exit_code(code, kFailed);
-    if (!row.gaps().empty()) code = worse_exit_code(code, kInconclusive);
-  }
-  return code;
 }
 
 }  // namespace shardcheck

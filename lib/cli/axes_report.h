@@ -26,7 +26,4 @@ std::string matrix_cell(const AxisKill& kill);
 /// The row's fault against the law of each axis, in the order of the rows; nullptr where it was not asked.
 std::vector<const AxisKill*> matrix_row(const AxisRow& row, const std::vector<AxisRow>& rows);
 
-/// 0; 1: a row shows what must not be; 3: a row has a column that no case decided.
-int exit_code_of(const std::vector<AxisRow>& rows);
-
 }  // namespace shardcheck

@@ -106,6 +106,7 @@ ordered_json axes_json(const std::vector<AxisRow>& rows) {
                     {"law", row.axis.law},
                     {"fault", row.axis.fault},
                     {"native_is_fixed", row.axis.native_is_fixed},
+                    {"native_must_differ", row.axis.native_must_differ},
                     {"bitwise", axis_count_json(row.bitwise)},
                     {"native", axis_count_json(row.native)},
                     {"own_law", axis_kill_json(row.own)},

@@ -163,4 +163,13 @@ std::vector<AxisRow> measure_axes(const AxisOptions& options, const std::vector<
   return rows;
 }
 
+int exit_code_of(const std::vector<AxisRow>& rows) {
+  bool has_gap = false;
+  for (const AxisRow& row : rows) {
+    if (!row.problems().empty()) return 1;
+    has_gap = has_gap || !row.gaps().empty();
+  }
+  return has_gap ? 3 : 0;
+}
+
 }  // namespace shardcheck

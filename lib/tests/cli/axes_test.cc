@@ -69,26 +69,6 @@ TEST(Axes, TheKillingCaseOfTheReportReplays) {
   EXPECT_EQ(replay.code, 1) << replay.out << replay.err;
 }
 
-// A single native case is too few: for some seed it does not differ on an axis where it must.
-TEST(Axes, ARowThatIsNotAsItMustBeFailsAndSaysWhyInTextAndReport) {
-  const Folder folder;
-  Result result;
-  for (int seed = 0; seed < 40 && result.code != 1; ++seed)
-    result = shardcheck_in(folder.path(), {"axes", "--cases=1", "--native-cases=1", "--quiet",
-                                           "--report=json:r.json", "--seed=" + std::to_string(seed)});
-  ASSERT_EQ(result.code, 1) << result.out << result.err;
-  const std::string problem = "native differs in 0 of 1 cases only";
-  EXPECT_THAT(result.out, HasSubstr("\n      " + problem + "\n")) << "also with --quiet";
-  EXPECT_THAT(last_line(result.out), testing::StartsWith("FAILED  11 axes, "));
-  const json report = json::parse(read_file(folder / "r.json"));
-  EXPECT_THAT(schema_problems(report), IsEmpty());
-  std::vector<std::string> problems;
-  for (const json& row : report.at("axes"))
-    for (const json& text : row.at("problems")) problems.push_back(text);
-  EXPECT_THAT(problems, testing::Contains(problem));
-  EXPECT_EQ(report.at("verdict"), "failed");
-}
-
 TEST(Axes, OutputsAndNumbersAreCheckedBeforeTheWork) {
   const Folder folder;
   expect_refusal(shardcheck_in(folder.path(), {"axes", "--markdown=absent/page.md"}), 4, "no folder absent");

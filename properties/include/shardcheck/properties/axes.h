@@ -68,4 +68,7 @@ struct AxisOptions {
 /// they give the bitwise column; an axis whose law is not among them runs its law's smoke cases.
 std::vector<AxisRow> measure_axes(const AxisOptions& options, const std::vector<LawReport>& laws);
 
+/// Exit code of a set of rows: 1 a row has a problem, else 3 a row has a gap, else 0.
+int exit_code_of(const std::vector<AxisRow>& rows);
+
 }  // namespace shardcheck
