@@ -67,7 +67,8 @@ TEST(LawRegistryTest, GlobsMatchWholeNames) {
             (std::set<std::string>{"gather_inverts_split", "split_inverts_gather"}));
   EXPECT_EQ(names_matching("reshard_*"),
             (std::set<std::string>{"reshard_composes", "reshard_equals_gather_then_split"}));
-  EXPECT_EQ(names_matching("**agree**"), (std::set<std::string>{"ranks_agree"}));
+  EXPECT_EQ(names_matching("**agree**"),
+            (std::set<std::string>{"logprobs_agree_across_layouts", "ranks_agree"}));
 }
 
 TEST(LawRegistryTest, AGlobThatMatchesNothingIsRefused) {

@@ -79,8 +79,8 @@ TEST(Layouts, ShowTakesATableOfYourOwn) {
   test::write_file(folder / "mine.json", table);
   const std::string file = (folder / "mine.json").string();
   EXPECT_TRUE(contains(layouts({"show", file + ":tp2"}).out, "rank 1: gate 352-703, up 352-703"));
-  expect_refusal(layouts({"show", file + ":dp2"}), 2,
-                 "layout mine:dp2: axis dp is not carried by the table 'mine'");
+  expect_refusal(layouts({"show", file + ":etp2"}), 2,
+                 "layout mine:etp2: axis etp is not carried by the table 'mine'");
   expect_refusal(layouts({"show", (folder / "absent.json").string()}), 2, "absent.json: cannot be opened");
   test::write_file(folder / "mine.json", "{}");
   expect_refusal(layouts({"show", file}), 2, "mine.json: key 'name' is missing");
@@ -91,7 +91,7 @@ TEST(Layouts, WrongUseExitsTwo) {
   expect_refusal(layouts({"shwo"}), 2, "did you mean");
   expect_refusal(layouts({"show"}), 2, "needs NAME[:AXES]");
   expect_refusal(layouts({"show", "sead"}), 2, "unknown layout table 'sead' (known: seed");
-  expect_refusal(layouts({"show", "seed:dp2"}), 2, "axis dp is not carried by the table 'seed'");
+  expect_refusal(layouts({"show", "seed:etp2"}), 2, "axis etp is not carried by the table 'seed'");
   expect_refusal(layouts({"show", "seed:tp4"}), 2, "n_kv_heads=2 is not divisible by TP degree 4");
   expect_refusal(layouts({"show", "seed", "--geometry=head=2"}), 2, "--geometry: key 'head' is unknown");
   expect_refusal(layouts({"show", "seed", "--geometry=heads"}), 2, "--geometry: 'heads' has no value");
