@@ -490,6 +490,23 @@ TEST(GemmThreads, DoNotChangeBits) {
   }
 }
 
+TEST(GemmThreads, CutRaggedProductsAnywhere) {
+  Stream stream(19, "gemm");
+  share_every_gemm(true);
+  for (int i = 0; i < 60; ++i) {
+    const std::int64_t m = stream.integer(1, 120), n = stream.integer(1, 300), k = stream.integer(1, 40);
+    const Inputs inputs(stream, m, k);
+    const PackedWeights packed(random_weights(stream, DType::f32, n + 20, k));
+    const PackedWeights view = packed.rows(stream.integer(0, 20), n);
+    const auto expected = inputs.products(view, 8);
+    for (int count = 2; count <= 8; ++count) {
+      const Threads threads(count);
+      EXPECT_EQ(inputs.products(view, 8), expected) << count << " threads, " << m << 'x' << n << 'x' << k;
+    }
+  }
+  share_every_gemm(false);
+}
+
 TEST(GemmThreads, FollowAForcedSimdTarget) {
   Stream stream(18, "gemm");
   const Problem problem(stream, 33, 300, 200);
