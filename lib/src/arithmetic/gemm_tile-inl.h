@@ -76,11 +76,12 @@ struct Tile {
   FetchAhead ahead;  // what later tiles will read; one stream when the inputs are packed
 };
 
-// sum += input * weights with one rounding, in the register that holds the sum: left to itself, g++ lets sums
-// wander between registers of unrolled columns, runs out and spills one in the innermost loop.
+// sum += input * weights with one rounding, in the register that holds the sum and in the order written: left
+// to itself, g++ mixes columns, lets sums wander between registers, runs out and spills one in the innermost
+// loop.
 HWY_INLINE void AddProduct(Vector input, Vector weights, Vector& sum) {
 #if HWY_ARCH_X86 && HWY_NATIVE_FMA && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  asm("vfmadd231ps %2, %1, %0" : "+v"(sum.raw) : "v"(input.raw), "v"(weights.raw));
+  asm volatile("vfmadd231ps %2, %1, %0" : "+v"(sum.raw) : "v"(input.raw), "v"(weights.raw));
 #else
   sum = FusedMulAdd(input, weights, sum);
 #endif
