@@ -206,7 +206,7 @@ const float* PackInputs(const GemmCall& call, std::int64_t first_row, std::int64
                         std::int64_t panels) {
   thread_local Scratch packed;
   const std::int64_t floats = Block::PackedFloats(*call.plan, rows);
-  if (rows <= kFewRows || panels < kPackedPanels || floats > kMostPackedFloats) return nullptr;
+  if (rows < kPackedRows || panels < kPackedPanels || floats > kMostPackedFloats) return nullptr;
   float* const begin = packed.floats(floats);
   float* to = begin;
   for (const LeafSegment& segment : call.plan->segments) {

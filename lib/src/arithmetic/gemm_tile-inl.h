@@ -49,6 +49,8 @@ constexpr int kFewRows = 2;
 // Inputs that many panels read are copied first, segment by segment, each row of one so many floats after the
 // row before: rows whose distance is a power of two would share a few lines of every cache.
 constexpr std::ptrdiff_t kPackedStride = LeafPlan::kSegmentColumns + 16;
+constexpr std::int64_t kPackedRows =
+    64;  // fewest whose tiles have time to fetch the next weights in one stream
 constexpr std::int64_t kPackedPanels = 16;                         // fewest that repay the copy
 constexpr std::int64_t kMostPackedFloats = std::int64_t{8} << 20;  // of one block of rows
 

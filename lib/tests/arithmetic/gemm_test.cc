@@ -91,16 +91,17 @@ TEST(Gemm, EqualsTheScalarDefinitionForManyRows) {
   expect_equals_oracle(Problem(stream, 1000, 17, 20), TreeShape::halving, 5);
 }
 
-// The kernel copies inputs that so many panels of outputs read, and takes panels in wider blocks then.
+// The kernel copies so many rows of inputs that so many panels of outputs read, and takes panels in wider
+// blocks then.
 TEST(Gemm, EqualsTheScalarDefinitionForManyOutputsOnEverySimdTarget) {
   Stream stream(8, "gemm many outputs");
   for (const std::string& target : simd_targets()) {
     const oracle::ForcedTarget forced(target);
     for (const std::int64_t n : {240, 241, 305, 340, 577}) {
-      expect_equals_oracle(Problem(stream, stream.integer(3, 30), n, 300), TreeShape::halving, 70);
+      expect_equals_oracle(Problem(stream, stream.integer(60, 90), n, 300), TreeShape::halving, 70);
     }
-    expect_equals_oracle(Problem(stream, 13, 290, 900), TreeShape::linear, 128);
-    expect_equals_oracle(Problem(stream, 13, 290, 900), TreeShape::halving, 0);
+    expect_equals_oracle(Problem(stream, 67, 290, 600), TreeShape::linear, 128);
+    expect_equals_oracle(Problem(stream, 67, 290, 600), TreeShape::halving, 0);
     expect_equals_oracle(Problem(stream, 400, 272, 9), TreeShape::halving, 4);
   }
 }
@@ -297,7 +298,7 @@ Tensor copy_of_part(const Tensor& w, std::int64_t first, std::int64_t count, std
 TEST(PackedWeights, GiveTheBitsOfWidenedWeightsOnEverySimdTarget) {
   Stream stream(11, "gemm");
   for (int draw = 0; draw < 30; ++draw) {
-    const std::int64_t m = stream.integer(1, 30), n = stream.integer(1, 350), k = stream.integer(1, 600);
+    const std::int64_t m = stream.integer(1, 80), n = stream.integer(1, 350), k = stream.integer(1, 600);
     const std::int64_t leaf = stream.integer(0, k);
     const Inputs inputs(stream, m, k);
     for (const DType dtype : {DType::bf16, DType::f16}) {
