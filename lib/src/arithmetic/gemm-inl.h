@@ -1,6 +1,5 @@
-// The GEMM kernel, compiled once per SIMD target by gemm.cc. A tile of rows x panels of 16 outputs lives in
-// registers; its columns are streamed by a LeafPlan, and the stack of the plan lies in memory that stays in
-// the caches. Lanes are outputs: no lane ever meets another.
+// The GEMM kernel, compiled once per SIMD target by gemm.cc: blocks, segments and groups of panels that keep
+// what tiles share in the caches.
 #if defined(SHARDCHECK_SRC_ARITHMETIC_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SHARDCHECK_SRC_ARITHMETIC_GEMM_INL_H_
 #undef SHARDCHECK_SRC_ARITHMETIC_GEMM_INL_H_
@@ -9,15 +8,14 @@
 #endif
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "arithmetic/gemm_call.h"
+#include "arithmetic/gemm_fetch.h"
+#include "arithmetic/gemm_tile-inl.h"
 #include "arithmetic/gemm_widen-inl.h"
 #include "arithmetic/scratch.h"
-#include "arithmetic/simd-inl.h"
 #include "hwy/highway.h"
 #include "shardcheck/tensor/dtype.h"
 
@@ -26,183 +24,15 @@ namespace shardcheck {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int kPanel = 16;
-using Lanes = hn::CappedTag<float, kPanel>;
-using Vector = hn::Vec<Lanes>;
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(Lanes()));
-constexpr int kVectorsPerPanel = kPanel / kLanes;
-
-// Accumulators that leave room for one vector of weights per column and a broadcast input.
-#if HWY_MAX_BYTES == 64 || HWY_ARCH_ARM_A64
-constexpr int kAccumulators = 24;
-#else
-constexpr int kAccumulators = 12;
-#endif
-constexpr int kMaxRows = 12;
-constexpr int kWidePanels = kLanes == 16 ? 8 : 2;  // for at most kFewRows rows
-// For more. Three panels over a segment of columns fit the first-level cache beside the inputs; of the shapes
-// with 24 accumulators, 8 rows x 3 panels is also the one that loads least per multiply-add.
-constexpr int kGroupPanels = kLanes == 16 ? 3 : 1;
-// When exactly so many are left: three would leave one alone, with too few accumulators to hide the latency
-// of a multiply-add.
-constexpr int kLastPanels = kLanes == 16 ? 4 : 1;
-constexpr int kFewRows = 2;
-
-constexpr int TileRows(int panels) {
-  if (panels > kLastPanels) return kFewRows;
-  return std::clamp(kAccumulators / (panels * kVectorsPerPanel), 1, kMaxRows);
-}
-
-// Most outputs of a tile.
-constexpr int kMaxEntry = std::max(kAccumulators * kLanes, kFewRows* kWidePanels* kPanel);
-
-// Cache lines to fetch into the second-level cache while a tile computes: line by line across `streams`
-// arrays that lie `stride` bytes apart. One or two lines at a time: a burst would keep the tile's own loads
-// waiting.
-struct FetchAhead {
-  static constexpr std::int64_t kLine = 64;  // bytes
-
-  HWY_INLINE void Next() {
-    if (at >= end) return;
-    __builtin_prefetch(at + stream * stride, 0, 2);
-    if (++stream < streams) return;
-    stream = 0;
-    at += kLine;
-  }
-
-  const std::byte* at = nullptr;
-  const std::byte* end = nullptr;
-  std::ptrdiff_t stride = 0;
-  int streams = 0;
-  int stream = 0;
-};
-
-// Inputs of one tile over one segment of columns.
-struct Tile {
-  const float* x;
-  std::ptrdiff_t x_stride;
-  const float* w;  // panel 0 of the tile at the first column of the segment
-  std::ptrdiff_t panel_stride;
-  const LeafStep* steps;
-  const LeafStep* steps_end;
-  float* kept;  // stack entries below `kept_count`: see LeafSegment
-  std::int32_t kept_count;
-  float* scratch;  // the others
-  float* y;        // where the last step's result goes; null: to the stack like every other
-  std::ptrdiff_t y_stride;
-  FetchAhead weights;  // what later tiles will read
-};
-
-// Ties an accumulator to its register: g++ otherwise renames them between unrolled columns, runs out and
-// spills one in the innermost loop.
-HWY_INLINE void PinToRegister([[maybe_unused]] Vector& v) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  asm("" : "+v"(v.raw));
-#endif
-}
-
-template <int kRows, int kVectors>
-HWY_INLINE void AddColumn(const float* HWY_RESTRICT x, std::ptrdiff_t x_stride, const float* HWY_RESTRICT w,
-                          std::ptrdiff_t panel_stride, Vector (&sum)[kRows][kVectors]) {
-  const Lanes d;
-  Vector weights[kVectors];
-  for (int j = 0; j < kVectors; ++j) {
-    weights[j] = hn::Load(d, w + (j / kVectorsPerPanel) * panel_stride + (j % kVectorsPerPanel) * kLanes);
-  }
-  for (int i = 0; i < kRows; ++i) {
-    const Vector input = hn::Set(d, x[i * x_stride]);
-    for (int j = 0; j < kVectors; ++j) {
-      sum[i][j] = FusedMulAdd(input, weights[j], sum[i][j]);
-      PinToRegister(sum[i][j]);
-    }
-  }
-}
-
-template <int kRows, int kVectors>
-HWY_INLINE void AddStackEntry(const float* HWY_RESTRICT left, Vector (&sum)[kRows][kVectors]) {
-  const Lanes d;
-  for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < kVectors; ++j) {
-      sum[i][j] = hn::Add(hn::Load(d, left + (i * kVectors + j) * kLanes), sum[i][j]);
-    }
-  }
-}
-
-template <int kRows, int kVectors>
-HWY_INLINE void StoreTile(const Vector (&sum)[kRows][kVectors], float* HWY_RESTRICT out,
-                          std::ptrdiff_t stride) {
-  const Lanes d;
-  for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < kVectors; ++j) hn::StoreU(sum[i][j], d, out + i * stride + j * kLanes);
-  }
-}
-
-template <int kRows, int kVectors>
-HWY_INLINE void StartChain(const LeafStep& step, const float* HWY_RESTRICT entry,
-                           Vector (&sum)[kRows][kVectors]) {
-  const Lanes d;
-  for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < kVectors; ++j) {
-      sum[i][j] = step.starts_leaf ? hn::Zero(d) : hn::Load(d, entry + (i * kVectors + j) * kLanes);
-    }
-  }
-}
-
-template <int kRows, int kPanels>
-HWY_NOINLINE void RunTile(const Tile& tile) {
-  constexpr int kVectors = kPanels * kVectorsPerPanel;
-  constexpr int kEntry = kRows * kPanels * kPanel;
-  static_assert(kEntry <= kMaxEntry);
-  constexpr int kUnroll = 4;
-  const float* HWY_RESTRICT x = tile.x;
-  const float* HWY_RESTRICT w = tile.w;
-  FetchAhead weights = tile.weights;
-  const std::ptrdiff_t x_stride = tile.x_stride, panel_stride = tile.panel_stride;
-  const auto entry = [&tile](std::int32_t slot) HWY_ATTR {
-    return (slot < tile.kept_count ? tile.kept : tile.scratch) + slot * kEntry;
-  };
-  for (const LeafStep* step = tile.steps; step != tile.steps_end; ++step) {
-    std::int32_t slot = step->slot;
-    Vector sum[kRows][kVectors];
-    StartChain(*step, entry(slot), sum);
-    int left = step->columns;
-    for (; left >= kUnroll; left -= kUnroll, x += kUnroll, w += kUnroll * kPanel) {
-      AddColumn(x, x_stride, w, panel_stride, sum);
-      AddColumn(x + 1, x_stride, w + kPanel, panel_stride, sum);
-      AddColumn(x + 2, x_stride, w + 2 * kPanel, panel_stride, sum);
-      AddColumn(x + 3, x_stride, w + 3 * kPanel, panel_stride, sum);
-      weights.Next();
-    }
-    for (; left > 0; --left, ++x, w += kPanel) AddColumn(x, x_stride, w, panel_stride, sum);
-    for (const std::int32_t last = slot - step->merges; slot > last;) AddStackEntry(entry(--slot), sum);
-    if (tile.y != nullptr && step + 1 == tile.steps_end) {
-      StoreTile(sum, tile.y, tile.y_stride);
-    } else {
-      StoreTile(sum, entry(slot), kVectors * kLanes);
-    }
-  }
-}
-
-using TileFunction = void (*)(const Tile&);
-
-template <int kPanels, int... kRows>
-constexpr std::array<TileFunction, kMaxRows + 1> RowTable(std::integer_sequence<int, kRows...>) {
-  return {nullptr, &RunTile<kRows + 1, kPanels>...};
-}
-
-// Indexed by the number of rows.
-template <int kPanels>
-constexpr std::array<TileFunction, kMaxRows + 1> kTileFunctions =
-    RowTable<kPanels>(std::make_integer_sequence<int, TileRows(kPanels)>());
-
 // Rows times panels of outputs, finished before the next block starts.
 struct Block {
   const GemmCall& call;
   std::int64_t first_row, rows;
   std::int64_t first_panel, last_panel;
-  float* scratch;  // stack_depth entries of kMaxEntry, used by one tile after the other
-  float* kept;     // kept_depth stack entries of every output
-  float* widened;  // for a segment of kWidePanels panels; null when the weights are f32
+  float* scratch;       // stack_depth entries of kMaxEntry, used by one tile after the other
+  float* kept;          // kept_depth stack entries of every output
+  const float* packed;  // inputs, segment after segment; null: read where they are
+  float* widened;       // for a segment of kWidePanels panels; null when the weights are f32
 
   static std::int64_t ScratchFloats(const LeafPlan& plan) {
     return std::int64_t{plan.stack_depth} * kMaxEntry;
@@ -210,6 +40,10 @@ struct Block {
   static std::int64_t KeptFloats(const LeafPlan& plan, std::int64_t rows, std::int64_t panels) {
     return rows * panels * kPanel * plan.kept_depth;
   }
+  static std::int64_t PackedFloats(const LeafPlan& plan, std::int64_t rows) {
+    return rows * kPackedStride * static_cast<std::int64_t>(plan.segments.size());
+  }
+  const float* PackedOf(std::int64_t segment) const { return packed + segment * rows * kPackedStride; }
   // Kept entries of the first tile of a group that begins with `panel`.
   float* KeptOf(std::int64_t panel) const {
     return kept + (panel - first_panel) * rows * kPanel * call.plan->kept_depth;
@@ -230,35 +64,44 @@ class PanelGroup {
         last_(std::min<std::int64_t>(kWidth, call_.skipped + call_.n - panel * kPanel)),
         finishes_(segment.last_step == call_.plan->steps.size()) {}
 
-  // No division inside the loop: what comes between two tiles keeps the multipliers waiting.
   void Run() const {
-    const std::int64_t tiles = (block_.rows + TileRows(kPanels) - 1) / TileRows(kPanels);
-    const std::int64_t height = block_.rows / tiles, higher = block_.rows % tiles;
-    const FetchAhead ahead = WeightsAhead();
-    const std::int64_t lines = (ahead.end - ahead.at + FetchAhead::kLine - 1) / FetchAhead::kLine;
-    const std::int64_t share = (lines + tiles - 1) / tiles * FetchAhead::kLine;
-    const bool narrow = first_ > 0 || last_ < kWidth;
-    float* y = call_.y + block_.first_row * call_.y_stride + (panel_ * kPanel - call_.skipped + first_);
-    Tile tile = FirstTile(ahead);
-    for (std::int64_t t = 0; t < tiles; ++t) {
-      const std::int64_t rows = t < higher ? height + 1 : height;
-      tile.y = finishes_ && !narrow ? y : nullptr;
-      tile.weights.end = std::min(tile.weights.at + share, ahead.end);
-      kTileFunctions<kPanels>[static_cast<std::size_t>(rows)](tile);
-      if (finishes_ && narrow) StoreNarrow(tile.kept, rows, y);
-      tile.x += rows * tile.x_stride;
-      tile.kept += rows * kWidth * call_.plan->kept_depth;
-      tile.weights.at = tile.weights.end;
-      y += rows * call_.y_stride;
+    if constexpr (kPanels <= kLastPanels) {
+      if (block_.packed != nullptr) return RunTiles<true>();
     }
+    RunTiles<false>();
   }
 
  private:
   static constexpr std::int64_t kWidth = kPanels * kPanel;
 
-  Tile FirstTile(const FetchAhead& ahead) const {
-    Tile tile{.x = call_.x + block_.first_row * call_.x_stride + segment_.first_column,
-              .x_stride = call_.x_stride,
+  // No division inside the loop: what comes between two tiles keeps the multipliers waiting.
+  template <bool kPacked>
+  void RunTiles() const {
+    const std::int64_t tiles = (block_.rows + TileRows(kPanels) - 1) / TileRows(kPanels);
+    const std::int64_t height = block_.rows / tiles, higher = block_.rows % tiles;
+    const bool narrow = first_ > 0 || last_ < kWidth;
+    float* y = call_.y + block_.first_row * call_.y_stride + (panel_ * kPanel - call_.skipped + first_);
+    FetchShares<kPacked> ahead(WeightsAhead(), InputsAhead<kPacked>(), tiles);
+    Tile tile = FirstTile<kPacked>();
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const std::int64_t rows = t < higher ? height + 1 : height;
+      tile.y = finishes_ && !narrow ? y : nullptr;
+      tile.ahead = ahead.Next();
+      kTileFunctions<kPanels, kPacked>[static_cast<std::size_t>(rows)](tile);
+      if (finishes_ && narrow) StoreNarrow(tile.kept, rows, y);
+      tile.x += rows * tile.x_stride;
+      tile.kept += rows * kWidth * call_.plan->kept_depth;
+      y += rows * call_.y_stride;
+    }
+  }
+
+  std::int64_t SegmentIndex() const { return &segment_ - call_.plan->segments.data(); }
+
+  template <bool kPacked>
+  Tile FirstTile() const {
+    const float* x = call_.x + block_.first_row * call_.x_stride + segment_.first_column;
+    Tile tile{.x = kPacked ? block_.PackedOf(SegmentIndex()) : x,
+              .x_stride = kPacked ? kPackedStride : call_.x_stride,
               .w = nullptr,
               .panel_stride = call_.panel_stride,
               .steps = call_.plan->steps.data() + segment_.first_step,
@@ -268,7 +111,7 @@ class PanelGroup {
               .scratch = block_.scratch,
               .y = nullptr,
               .y_stride = call_.y_stride,
-              .weights = ahead};
+              .ahead = {}};
     const std::byte* w = WeightsAt(panel_, segment_.first_column);
     if (call_.dtype == DType::f32) {
       tile.w = reinterpret_cast<const float*>(w);
@@ -319,6 +162,19 @@ class PanelGroup {
             .streams = kPanels};
   }
 
+  // The group's part of the packed inputs that the next segment will read.
+  template <bool kPacked>
+  FetchAhead InputsAhead() const {
+    if (!kPacked) return {};
+    const float* x = block_.PackedOf(finishes_ ? 0 : SegmentIndex() + 1);
+    const std::int64_t panels = block_.last_panel - block_.first_panel, done = panel_ - block_.first_panel;
+    const auto at = [&](std::int64_t panel) { return x + block_.rows * panel / panels * kPackedStride; };
+    return {.at = reinterpret_cast<const std::byte*>(at(done)),
+            .end = reinterpret_cast<const std::byte*>(at(done + kPanels)),
+            .stride = 0,
+            .streams = 1};
+  }
+
   const Block& block_;
   const GemmCall& call_;
   const LeafSegment& segment_;
@@ -345,11 +201,26 @@ HWY_INLINE std::int64_t RunGroup(const Block& block, const LeafSegment& segment,
 
 std::int64_t TargetBit() { return HWY_TARGET; }
 
+// The inputs of `rows` rows from `first_row` on, as Block::packed has them; null when the copy would not pay.
+const float* PackInputs(const GemmCall& call, std::int64_t first_row, std::int64_t rows,
+                        std::int64_t panels) {
+  thread_local Scratch packed;
+  const std::int64_t floats = Block::PackedFloats(*call.plan, rows);
+  if (rows < kPackedRows || panels < kPackedPanels || floats > kMostPackedFloats) return nullptr;
+  float* const begin = packed.floats(floats);
+  float* to = begin;
+  for (const LeafSegment& segment : call.plan->segments) {
+    const float* from = call.x + first_row * call.x_stride + segment.first_column;
+    for (std::int64_t i = 0; i < rows; ++i, from += call.x_stride, to += kPackedStride)
+      std::copy_n(from, segment.columns, to);
+  }
+  return begin;
+}
+
 // Blocks bound the memory of the stacks and let a segment of the inputs serve several groups of panels before
 // it leaves the second-level cache.
 void Gemm(const GemmCall& call) {
   constexpr std::int64_t kBlockRows = 384;
-  const std::int64_t block_panels = call.m <= kFewRows ? 8 : 9;  // whole groups of either kind
   constexpr std::int64_t kWidenedFloats = kWidePanels * LeafPlan::kSegmentColumns * kPanel;
   thread_local Scratch scratch, kept, widened;
   const std::int64_t panels = (call.skipped + call.n + kPanel - 1) / kPanel;
@@ -357,6 +228,9 @@ void Gemm(const GemmCall& call) {
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t first_row = call.m * b / blocks;
     const std::int64_t rows = call.m * (b + 1) / blocks - first_row;
+    const float* packed = PackInputs(call, first_row, rows, panels);
+    // Whole groups of either kind.
+    const std::int64_t block_panels = call.m <= kFewRows ? 8 : packed == nullptr ? 9 : 18;
     for (std::int64_t first = 0; first < panels; first += block_panels) {
       const std::int64_t last = std::min(panels, first + block_panels);
       const Block block{.call = call,
@@ -366,6 +240,7 @@ void Gemm(const GemmCall& call) {
                         .last_panel = last,
                         .scratch = scratch.floats(Block::ScratchFloats(*call.plan)),
                         .kept = kept.floats(Block::KeptFloats(*call.plan, rows, last - first)),
+                        .packed = packed,
                         .widened = call.dtype == DType::f32 ? nullptr : widened.floats(kWidenedFloats)};
       for (const LeafSegment& segment : call.plan->segments) {
         for (std::int64_t panel = first; panel < last;) panel += RunGroup<kWidePanels>(block, segment, panel);

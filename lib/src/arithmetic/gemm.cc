@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "arithmetic/ceil_div.h"
+#include "arithmetic/even_cut.h"
 #include "arithmetic/gemm_call.h"
 #include "arithmetic/gemm_team.h"
 
@@ -115,22 +116,19 @@ GemmCall panels_of(GemmCall call, std::int64_t first, std::int64_t last) {
   return call;
 }
 
-// A product is cut over its panels of outputs, or over its rows when there are few panels; several parts for
-// each thread, so that one that is held up does not hold up the others.
+// A product is cut over its panels of outputs, or over its rows when there are few panels.
 void run_on_team(const GemmCall& call, GemmTeam& threads) {
-  constexpr std::int64_t kPanels = 3, kRows = 24;  // whole groups of panels and whole tiles of rows
-  constexpr std::int64_t kPartsPerThread = 4;
+  constexpr std::int64_t kPanels = 3, kRows = 24;  // a group of panels, a whole number of tiles of any height
   const std::int64_t panels = ceil_div(call.skipped + call.n, PackedWeights::kPanel);
-  const std::int64_t panel_units = ceil_div(panels, kPanels), row_units = ceil_div(call.m, kRows);
-  const bool cut_panels = panel_units >= std::min<std::int64_t>(threads.threads(), row_units);
-  const std::int64_t units = cut_panels ? panel_units : row_units;
-  const std::int64_t parts = std::min<std::int64_t>(units, kPartsPerThread * threads.threads());
+  const std::int64_t tiles = ceil_div(call.m, kRows);
+  const bool cut_panels = panels >= std::min<std::int64_t>(2 * threads.threads(), tiles);
+  const EvenCut cut =
+      cut_panels ? EvenCut(panels, kPanels, threads.threads()) : EvenCut(call.m, kRows, threads.threads());
   // Not on a worker: the target may be forced, and is looked up once.
   const auto kernel = &HWY_DYNAMIC_DISPATCH(Gemm);
-  threads.run(static_cast<int>(parts), [&](int part) {
-    const std::int64_t first = units * part / parts, last = units * (part + 1) / parts;
-    kernel(cut_panels ? panels_of(call, first * kPanels, std::min(panels, last * kPanels))
-                      : rows_of(call, first * kRows, std::min(call.m, last * kRows)));
+  threads.run(cut.parts(), [&](int part) {
+    const std::int64_t first = cut.begin(part), last = cut.begin(part + 1);
+    kernel(cut_panels ? panels_of(call, first, last) : rows_of(call, first, last));
   });
 }
 

@@ -9,7 +9,8 @@ namespace shardcheck {
 namespace {
 
 // Returns once `value` differs from `old`. Products follow each other closely in a forward pass, and waking a
-// sleeping thread costs more than a small one, so both sides look for a moment before they sleep.
+// sleeping thread costs more than a small one, so both sides look for a moment before they sleep. Between
+// looks they yield: the thread they wait for may be queued behind them, on the same processor.
 template <typename T>
 void wait_for_change(const std::atomic<T>& value, T old) {
   using Clock = std::chrono::steady_clock;
@@ -20,16 +21,17 @@ void wait_for_change(const std::atomic<T>& value, T old) {
       if (value.load(std::memory_order_acquire) != old) return;
       hwy::Pause();
     }
+    std::this_thread::yield();
   }
   value.wait(old, std::memory_order_acquire);
 }
 
 }  // namespace
 
-GemmTeam::GemmTeam(int threads) {
+GemmTeam::GemmTeam(int threads) : begun_(static_cast<std::size_t>(threads)) {
   workers_.reserve(static_cast<std::size_t>(threads - 1));
   try {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
   } catch (...) {
     stop();
     throw;
@@ -45,23 +47,32 @@ void GemmTeam::stop() noexcept {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void GemmTeam::work() {
+void GemmTeam::work(int thread) {
   for (std::uint32_t seen = 0;; ++seen) {
     wait_for_change(job_, seen);
     if (stops_) return;
-    take_parts();
+    take_parts(thread);
     if (at_work_.fetch_sub(1, std::memory_order_acq_rel) == 1) at_work_.notify_one();
   }
 }
 
-void GemmTeam::take_parts() noexcept {
-  for (int i = 0; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
-    try {
-      (*part_)(i);
-    } catch (...) {
-      next_.store(count_, std::memory_order_relaxed);
-      const std::scoped_lock lock(failure_mutex_);
-      if (failure_ == nullptr) failure_ = std::current_exception();
+void GemmTeam::leave_out_the_rest() noexcept {
+  for (Begun& begun : begun_) begun.count.store(count_, std::memory_order_relaxed);
+}
+
+void GemmTeam::take_parts(int thread) noexcept {
+  for (int i = 0; i < threads(); ++i) {
+    const int owner = (thread + i) % threads();
+    const int parts = (count_ - owner + threads() - 1) / threads();
+    std::atomic<int>& begun = begun_[static_cast<std::size_t>(owner)].count;
+    for (int part = 0; (part = begun.fetch_add(1, std::memory_order_relaxed)) < parts;) {
+      try {
+        (*part_)(owner + part * threads());
+      } catch (...) {
+        leave_out_the_rest();
+        const std::scoped_lock lock(failure_mutex_);
+        if (failure_ == nullptr) failure_ = std::current_exception();
+      }
     }
   }
 }
@@ -69,11 +80,11 @@ void GemmTeam::take_parts() noexcept {
 void GemmTeam::run(int count, const std::function<void(int)>& part) {
   part_ = &part;
   count_ = count;
-  next_.store(0, std::memory_order_relaxed);
+  for (Begun& begun : begun_) begun.count.store(0, std::memory_order_relaxed);
   at_work_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
   job_.fetch_add(1, std::memory_order_release);
   job_.notify_all();
-  take_parts();
+  take_parts(0);
   for (int left = 0; (left = at_work_.load(std::memory_order_acquire)) != 0;) wait_for_change(at_work_, left);
   if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
 }

@@ -91,6 +91,21 @@ TEST(Gemm, EqualsTheScalarDefinitionForManyRows) {
   expect_equals_oracle(Problem(stream, 1000, 17, 20), TreeShape::halving, 5);
 }
 
+// The kernel copies so many rows of inputs that so many panels of outputs read, and takes panels in wider
+// blocks then.
+TEST(Gemm, EqualsTheScalarDefinitionForManyOutputsOnEverySimdTarget) {
+  Stream stream(8, "gemm many outputs");
+  for (const std::string& target : simd_targets()) {
+    const oracle::ForcedTarget forced(target);
+    for (const std::int64_t n : {240, 241, 305, 340, 577}) {
+      expect_equals_oracle(Problem(stream, stream.integer(60, 90), n, 300), TreeShape::halving, 70);
+    }
+    expect_equals_oracle(Problem(stream, 67, 290, 600), TreeShape::linear, 128);
+    expect_equals_oracle(Problem(stream, 67, 290, 600), TreeShape::halving, 0);
+    expect_equals_oracle(Problem(stream, 400, 272, 9), TreeShape::halving, 4);
+  }
+}
+
 TEST(Gemm, HasTheSameBitsOnEverySimdTarget) {
   Stream stream(5, "gemm");
   for (int draw = 0; draw < 12; ++draw) {
@@ -283,7 +298,7 @@ Tensor copy_of_part(const Tensor& w, std::int64_t first, std::int64_t count, std
 TEST(PackedWeights, GiveTheBitsOfWidenedWeightsOnEverySimdTarget) {
   Stream stream(11, "gemm");
   for (int draw = 0; draw < 30; ++draw) {
-    const std::int64_t m = stream.integer(1, 30), n = stream.integer(1, 150), k = stream.integer(1, 600);
+    const std::int64_t m = stream.integer(1, 80), n = stream.integer(1, 350), k = stream.integer(1, 600);
     const std::int64_t leaf = stream.integer(0, k);
     const Inputs inputs(stream, m, k);
     for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -488,6 +503,23 @@ TEST(GemmThreads, DoNotChangeBits) {
       }
     }
   }
+}
+
+TEST(GemmThreads, CutRaggedProductsAnywhere) {
+  Stream stream(19, "gemm");
+  share_every_gemm(true);
+  for (int i = 0; i < 60; ++i) {
+    const std::int64_t m = stream.integer(1, 120), n = stream.integer(1, 300), k = stream.integer(1, 40);
+    const Inputs inputs(stream, m, k);
+    const PackedWeights packed(random_weights(stream, DType::f32, n + 20, k));
+    const PackedWeights view = packed.rows(stream.integer(0, 20), n);
+    const auto expected = inputs.products(view, 8);
+    for (int count = 2; count <= 8; ++count) {
+      const Threads threads(count);
+      EXPECT_EQ(inputs.products(view, 8), expected) << count << " threads, " << m << 'x' << n << 'x' << k;
+    }
+  }
+  share_every_gemm(false);
 }
 
 TEST(GemmThreads, FollowAForcedSimdTarget) {
