@@ -1,5 +1,9 @@
 #include "arithmetic/gemm_team.h"
 
+#ifdef __linux__
+#include <sched.h>
+#endif
+
 #include <chrono>
 #include <utility>
 
@@ -24,6 +28,29 @@ void wait_for_change(const std::atomic<T>& value, T old) {
     std::this_thread::yield();
   }
   value.wait(old, std::memory_order_acquire);
+}
+
+int current_processor() noexcept {
+#ifdef __linux__
+  return sched_getcpu();
+#else
+  return -1;
+#endif
+}
+
+// Moves the calling thread to another processor than `taken`, where it may run on one. Two threads that hand
+// work to each other every few microseconds look idle to the scheduler in turn, and it may leave both on one
+// processor for good.
+void keep_off([[maybe_unused]] int taken) noexcept {
+#ifdef __linux__
+  if (taken < 0 || taken >= CPU_SETSIZE || sched_getcpu() != taken) return;
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < 2) return;
+  cpu_set_t others = allowed;
+  CPU_CLR(static_cast<std::size_t>(taken), &others);
+  // Moved at once by the first call; the second gives the thread its freedom back.
+  if (sched_setaffinity(0, sizeof(others), &others) == 0) sched_setaffinity(0, sizeof(allowed), &allowed);
+#endif
 }
 
 }  // namespace
@@ -51,6 +78,9 @@ void GemmTeam::work(int thread) {
   for (std::uint32_t seen = 0;; ++seen) {
     wait_for_change(job_, seen);
     if (stops_) return;
+    // Not in every job: where all processors are taken, moving is work for nothing.
+    constexpr std::uint32_t kJobsPerMove = 16;
+    if (seen % kJobsPerMove == 0) keep_off(processor_);
     take_parts(thread);
     if (at_work_.fetch_sub(1, std::memory_order_acq_rel) == 1) at_work_.notify_one();
   }
@@ -81,6 +111,7 @@ void GemmTeam::run(int count, const std::function<void(int)>& part) {
   part_ = &part;
   count_ = count;
   for (Begun& begun : begun_) begun.count.store(0, std::memory_order_relaxed);
+  processor_ = current_processor();
   at_work_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
   job_.fetch_add(1, std::memory_order_release);
   job_.notify_all();

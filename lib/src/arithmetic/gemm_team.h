@@ -43,6 +43,7 @@ class GemmTeam {
   // Of the running job; written while no worker is at work.
   const std::function<void(int)>* part_ = nullptr;
   int count_ = 0;
+  int processor_ = -1;  // that the caller runs on, -1: unknown
   bool stops_ = false;
   std::vector<Begun> begun_;  // of parts i, i + threads(), i + 2 threads(), ... of thread i
 
