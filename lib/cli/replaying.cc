@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 
+#include "exit_code.h"
 #include "shardcheck/checkpoint/safetensors.h"
 #include "shardcheck/mutators/fault.h"
 #include "shardcheck/properties/law.h"
@@ -54,7 +55,7 @@ std::optional<Verdict> recorded_verdict(const CaseFile& file) {
 int Replay::exit_code() const {
   if (!invalid.empty()) return 2;
   if (recorded) return outcome.verdict == *recorded ? 0 : outcome.verdict == Verdict::error ? 4 : 3;
-  return exit_code_of_verdict(outcome.verdict);
+  return outcome.refused ? kInvalid : exit_code_of_verdict(outcome.verdict);
 }
 
 std::vector<std::filesystem::path> case_files(const std::filesystem::path& path) {

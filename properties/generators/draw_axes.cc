@@ -47,7 +47,7 @@ void draw_gpt(Stream& stream, Geometry& g) {
 
 void draw_experts(Stream& stream, Geometry& g) {
   g.n_experts = stream.pick<std::int64_t>({2, 4, 4, 6, 8});
-  g.experts_per_token = stream.pick<std::int64_t>({1, 2, 2, 3, 4});
+  g.experts_per_token = std::min(g.n_experts, stream.pick<std::int64_t>({1, 2, 2, 3, 4}));
   g.expert_ffn = g.n_kv_heads * stream.integer(2, 6);
   g.shared_ffn = stream.chance(1, 2) ? g.n_kv_heads * stream.integer(2, 6) : 0;
   g.dense_layers = stream.chance(1, 3) ? stream.integer(0, g.n_layers - 1) : 0;

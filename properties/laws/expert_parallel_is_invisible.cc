@@ -6,6 +6,7 @@ namespace shardcheck::laws {
 namespace {
 
 Outcome check(const Case& c, Subject& subject) {
+  if (c.geometry.n_experts == 0) return Outcome::of(Verdict::vacuous, "the model has no experts");
   const Engine engine(c, subject);
   const auto steps =
       c.chunks.empty() ? whole_steps(engine.sequences()) : chunked_steps(engine.sequences(), c.chunks);

@@ -59,6 +59,10 @@ Outcome checked(const Law& law, const Case& c, Subject& subject) {
     return Outcome::of(Verdict::skipped, refusal.what());
   } catch (const InvalidShards& refusal) {
     return Outcome::fail(refusal.what());
+  } catch (const InvalidInput& refusal) {
+    Outcome outcome = Outcome::of(Verdict::error, refusal.what());
+    outcome.refused = true;
+    return outcome;
   } catch (const std::exception& error) {
     return Outcome::of(Verdict::error, error.what());
   } catch (...) {

@@ -65,7 +65,8 @@ CommandLine command_line() {
       .value("time", "TIME", "time for all laws together, e.g. 60s, 5m, 1h")
       .seed()
       .jobs()
-      .value("arithmetic", "NAME", "native, tree or exact in every case")
+      .value("arithmetic", "NAME",
+             "native, tree or exact in every case; laws that say nothing of it are left out")
       .value("fault", "NAME[:ARG]", "inject this fault everywhere: the run must then fail")
       .value("comm", "NAME", "in_process")
       .value("corpus", "DIR", "also replay every *.case file below DIR")
@@ -120,6 +121,12 @@ Request read_request(const Arguments& arguments) {
 
 std::vector<const Law*> chosen_laws(const Request& request) {
   std::vector<const Law*> laws = request.law_glob.empty() ? all_laws() : laws_matching(request.law_glob);
+  if (request.arithmetic) {
+    std::erase_if(laws, [&](const Law* law) { return !speaks_of(*law, *request.arithmetic); });
+    if (laws.empty())
+      throw InvalidInput(fmt::format("--arithmetic={}: {} says nothing of it", to_string(*request.arithmetic),
+                                     request.law_glob));
+  }
   if (!request.fault.empty())
     std::stable_partition(laws.begin(), laws.end(), [](const Law* law) { return law->name == kMainLaw; });
   return laws;

@@ -88,6 +88,34 @@ void require_bounded_work(const Case& c) {
                     spelled_sequences(c), work.largest_activation, kMaxActivation));
 }
 
+/// Elements and file tensors that all ranks of a layout hold, from above: the vocabulary's tensors are cut
+/// over tp, layers over tp and pp, and experts over ep too; along other axes ranks may hold copies.
+void require_bounded_layout(const Case& c, std::string_view key, const LayoutName& name) {
+  constexpr double kMaxElements = 0x1p29, kMaxTensors = 0x1p19;
+  const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+  const Geometry& g = c.geometry;
+  const double ranks = name.mesh().size(), tp = name.tp_degree(), pp = name.degree("pp"),
+               ep = name.degree("ep");
+  const double vocabulary = number(g.d_model) * (2.0 * number(g.vocab) / tp + number(g.positions));
+  Geometry plain = g;
+  plain.vocab = 1, plain.positions = 0, plain.n_experts = 0;
+  const double experts =
+      parameter_count(g) - parameter_count(plain) - number(g.d_model) * (2.0 * number(g.vocab));
+  const double layers = (parameter_count(plain) + std::max(0.0, experts) / ep) / (tp * pp);
+  const double held = ranks * (vocabulary + layers);
+  const double tensors = ranks * (number(g.n_layers) / pp * (16.0 + 3.0 * number(g.n_experts) / ep) + 4.0);
+  const auto refuse_layout = [&](std::string_view what, double value, double limit) {
+    refuse(key, to_string(name),
+           fmt::format("a layout whose ranks hold at most {:.4g} {}, copies counted (here {:.4g})", limit,
+                       what, value));
+  };
+  // Without copies the ranks hold the parameters, whose number has a limit of its own; the estimate rounds
+  // up.
+  const double allowed = std::max(1.1 * parameter_count(g), kMaxElements);
+  if (held > allowed) refuse_layout("elements", held, allowed);
+  if (tensors > kMaxTensors) refuse_layout("tensors", tensors, kMaxTensors);
+}
+
 /// Under tree a rank boundary of the target must be one of the contract's: of its degrees.
 void require_target_of(const Contract& contract, const Case& c) {
   const int degree = c.target.tp_degree();
@@ -110,7 +138,8 @@ void require_consistent(const Case& c) {
            fmt::format("at most {} with batch={} ({} tokens)", kMaxTokens / c.batch, c.batch, kMaxTokens));
   if (!c.lengths.empty() && (c.batch != 1 || c.length != Case().length))
     refuse("lengths", fmt::format("{}", fmt::join(c.lengths, ",")),
-           "even, or the defaults of batch and length, which it replaces");
+           fmt::format("even with batch={} and length={}, which it would replace: leave those out", c.batch,
+                       c.length));
   if (token_count(c) > kMaxTokens)
     refuse("lengths", fmt::format("{}", fmt::join(c.lengths, ",")),
            fmt::format("at most {} tokens in all", kMaxTokens));
@@ -119,6 +148,19 @@ void require_consistent(const Case& c) {
       refuse("context_ends", fmt::format("{}", fmt::join(c.context_ends, ",")),
              fmt::format("multiples of key_block={}", c.key_block));
   }
+  require_bounded_layout(c, "source", c.source);
+  require_bounded_layout(c, "target", c.target);
+  require_bounded_layout(c, "via", c.via);
+  if (const std::int64_t usual = Geometry().experts_per_token; g.experts_per_token != usual) {
+    if (g.n_experts == 0)
+      refuse("experts_per_token", std::to_string(g.experts_per_token), "left out without experts");
+    if (g.experts_per_token > g.n_experts)
+      refuse("experts_per_token", std::to_string(g.experts_per_token),
+             fmt::format("1..{}, as experts", g.n_experts));
+  }
+  if (!c.context_ends.empty() && c.target.degree("cp") == 1)
+    refuse("context_ends", fmt::format("{}", fmt::join(c.context_ends, ",")),
+           fmt::format("blocks with target={}, which has no axis cp", to_string(c.target)));
   if (!c.context_ends.empty() && std::ssize(c.context_ends) != c.target.degree("cp") - 1)
     refuse("context_ends", fmt::format("{}", fmt::join(c.context_ends, ",")),
            fmt::format("{} numbers with target={}", c.target.degree("cp") - 1, to_string(c.target)));

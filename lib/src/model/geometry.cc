@@ -48,6 +48,8 @@ constexpr std::int64_t kMaxExpertsInAll = std::int64_t{1} << 20;
 
 /// A field that must be set with another and only with it.
 void require_set(std::string_view field, std::int64_t value, std::string_view owner, bool owned) {
+  if (owned && value == 0)
+    throw InvalidInput(fmt::format("{}=0: {} need it; allowed 1..{}", field, owner, kMaxExtent));
   if (owned) return require_range(field, value, 1, kMaxExtent);
   if (value != 0) {
     throw InvalidInput(fmt::format("{}={} has no meaning: allowed 0 without {}", field, value, owner));

@@ -174,6 +174,21 @@ TEST(CaseTest, RefusalsOfStepsAndAxesNameKeyValueAndWhatIsAllowed) {
   expect_refused("alibi", {"yes", "2"}, "false|true");
   expect_refused("activation", {"relu", "GELU", "gelu_new"}, "silu|gelu_tanh|gelu");
   expect_refused("experts_per_token", {"0", "-1", "1025", "two"}, "a whole number in 1..1024");
+  for (const auto& [line, message] : std::vector<std::pair<std::string, std::string>>{
+           {"law experts=4 expert_ffn=8 experts_per_token=5", "1..4, as experts"},
+           {"law experts_per_token=3", "left out without experts"},
+           {"law experts=4", "expert_ffn=0: experts need it"},
+           {"law context_ends=64", "which has no axis cp"},
+           {"law batch=3 lengths=5,6", "leave those out"},
+           {"law vocab=65536 d_model=256 target=seed:cp64", "copies counted"},
+           {"law layers=256 target=seed:pp256,cp256", "tensors, copies counted"}}) {
+    try {
+      parse_case(line);
+      ADD_FAILURE() << line << " is accepted";
+    } catch (const InvalidCase& refusal) {
+      EXPECT_NE(std::string(refusal.what()).find(message), std::string::npos) << refusal.what();
+    }
+  }
   expect_refused("context_ends", {"0", "4,4", "8,4", "4,", "-4", "65540", "none"},
                  "blocks, or ascending numbers in 1..65536");
   expect_refused("context_ends", {"5", "4,10"}, "multiples of key_block=4");

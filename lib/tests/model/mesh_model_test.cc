@@ -51,7 +51,7 @@ Tensor looked_up(const Tensor& all, const std::vector<std::int32_t>& targets) {
 }
 
 std::vector<std::int32_t> shifted(std::vector<std::int32_t> ids) {
-  std::ranges::rotate(ids, ids.begin() + 1);
+  std::rotate(ids.begin(), ids.begin() + 1, ids.end());
   return ids;
 }
 

@@ -36,6 +36,9 @@ struct Outcome {
   double deviation = 0.0;           // largest deviation seen, also when passed
   double threshold = 0.0;
 
+  bool refused =
+      false;  // with Verdict::error: the case asks for what is not allowed, and says so in `message`
+
   static Outcome pass() { return {}; }
   static Outcome fail(std::string message, std::optional<Difference> difference = {});
   static Outcome of(Verdict verdict, std::string message);
