@@ -99,6 +99,7 @@ void plainer_family(const Case& c, std::vector<Case>& out) {
     s.geometry.n_experts = s.geometry.expert_ffn = s.geometry.shared_ffn = s.geometry.dense_layers = 0;
     s.geometry.router_bias = false;
   });
+  propose(c, out, [](Case& s) { s.geometry.n_experts = s.geometry.experts_per_token; });
   propose(c, out, [](Case& s) { s.geometry.router_bias = false; });
   propose(c, out, [](Case& s) { s.geometry.mlp_bias = false; });
   propose(c, out, [](Case& s) { s.geometry.sinks = false; });

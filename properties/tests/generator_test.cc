@@ -268,7 +268,8 @@ TEST(ShrinkTest, WhatIsNoLlamaShrinksToWhatIsNeededOfIt) {
   EXPECT_EQ(line([](const Geometry& g) { return g.activation == Activation::gelu; }), "law activation=gelu");
   EXPECT_EQ(line([](const Geometry& g) { return g.alibi; }), "law alibi=true");
   EXPECT_EQ(line([](const Geometry& g) { return !g.gated; }), "law gated=false");
-  EXPECT_EQ(line([](const Geometry& g) { return g.experts_per_token > 4; }), "law experts_per_token=5");
+  EXPECT_EQ(line([](const Geometry& g) { return g.experts_per_token > 4; }),
+            "law experts=5 experts_per_token=5 expert_ffn=1");
 }
 
 TEST(ShrinkTest, AnUnevenVocabularyShrinksToTheNearestOne) {

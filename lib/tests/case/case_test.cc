@@ -202,7 +202,7 @@ TEST(CaseTest, LengthsStandInThePlaceOfBatchAndLength) {
   EXPECT_EQ(lengths_of(parse_case("law lengths=5,1,9")), (std::vector<std::int64_t>{5, 1, 9}));
   for (const char* also : {"batch=2", "length=7"})
     EXPECT_THAT(refusal_of(std::string("law lengths=5,1 ") + also),
-                AllOf(HasSubstr("lengths=5,1"), HasSubstr("batch and length")));
+                AllOf(HasSubstr("lengths=5,1"), HasSubstr("leave those out")));
   EXPECT_EQ(refusal_of("law lengths=65535,1"), "");
   EXPECT_THAT(refusal_of("law lengths=65535,2"),
               AllOf(HasSubstr("lengths=65535,2"), HasSubstr("65536 tokens")));
