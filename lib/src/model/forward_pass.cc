@@ -1,7 +1,7 @@
 #include "model/forward_pass.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <utility>
 
 #include "model/context_attention.h"
@@ -116,14 +116,14 @@ void ForwardPass::sum_bits(const MeshGroups::Group& group, RankMatrices& xs) con
   std::vector<std::vector<std::uint32_t>> bits;
   std::vector<std::span<std::uint32_t>> buffers;
   for (const std::size_t slot : group.slots) {
-    const auto& values = xs[slot].values;
-    auto& own = bits.emplace_back(values.size());
-    std::memcpy(own.data(), values.data(), values.size() * sizeof(float));
+    auto& own = bits.emplace_back();
+    for (const float value : xs[slot].values) own.push_back(std::bit_cast<std::uint32_t>(value));
   }
   for (auto& buffer : bits) buffers.emplace_back(buffer);
   group.collective->all_reduce_sum_u32(buffers);
   for (std::size_t i = 0; i < group.slots.size(); ++i)
-    std::memcpy(xs[group.slots[i]].values.data(), bits[i].data(), bits[i].size() * sizeof(float));
+    std::ranges::transform(bits[i], xs[group.slots[i]].values.begin(),
+                           [](std::uint32_t word) { return std::bit_cast<float>(word); });
 }
 
 void ForwardPass::add_positions(RankMatrices& xs) const {

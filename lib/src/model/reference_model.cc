@@ -28,6 +28,7 @@ Matrix reordered_linear(const Matrix& x, const Tensor& weights, Stream stream, i
   stream.shuffle(std::span(order));
   const Tensor f32 = weights.to(DType::f32);
   Matrix total(x.rows, weights.dim(0));
+  if (x.rows == 0) return total;  // no token was routed to the expert
   Matrix partial = total;
   for (std::size_t i = 0; i < order.size(); ++i) {
     const std::int64_t begin = cuts[order[i]];

@@ -29,7 +29,7 @@ std::vector<std::span<const std::byte>> bytes_of(const std::vector<std::vector<f
 
 std::vector<float> floats_of(std::span<const std::byte> bytes) {
   std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
   return values;
 }
 
@@ -51,7 +51,7 @@ std::vector<std::byte> stored_bytes(std::span<const float> values, DType storage
 
 void append_widened(std::span<const std::byte> bytes, DType storage, float* out) {
   if (storage == DType::f32) {
-    std::memcpy(out, bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(out, bytes.data(), bytes.size());
     return;
   }
   for (std::size_t i = 0; i < bytes.size(); i += 2, ++out) {
