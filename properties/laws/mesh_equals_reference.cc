@@ -33,7 +33,7 @@ Case draw_framework(Stream& stream) {
     if (c.geometry.positions > 0) c.geometry.positions = 16;
     if (c.target.table != "seed" && is_runnable(c.target, c.geometry)) break;
   }
-  if (!is_runnable(c.target, c.geometry)) c.target = layout_at("seed", 1);
+  if (!is_runnable(c.target, c.geometry)) return draw_seed(stream);
   c.arithmetic = stream.chance(1, 6) ? Arithmetic::exact : Arithmetic::tree;
   c.length = stream.integer(8, 14);
   return c;
