@@ -4,16 +4,7 @@
 namespace shardcheck::faults {
 namespace {
 
-class ReorderSingleTokenSums final : public StepsDecorator {
- public:
-  ReorderSingleTokenSums(const ForwardSteps& inner, std::string_view) : StepsDecorator(inner) {}
-  float norm_statistics(const StepSite& site, const float* x, std::int64_t rows, std::int64_t width,
-                        float* sums) const override {
-    const float divisor = inner().norm_statistics(site, x, rows, width, sums);
-    if (site.decodes) sum_in_parts(x, rows, width, 2, sums);
-    return divisor;
-  }
-};
+std::int64_t two_where_decoding(const StepSite& site) { return site.decodes ? 2 : 1; }
 
 }  // namespace
 
@@ -31,7 +22,7 @@ const Fault& reorder_single_token_sums() {
       .not_applicable = [](const Case& c,
                            std::string_view) { return needs(decodes(c), c, "nothing is decoded"); },
       .equivalent = nullptr,
-      .inject = with_steps<ReorderSingleTokenSums>};
+      .inject = with_steps<NormInParts<two_where_decoding>>};
   return fault;
 }
 

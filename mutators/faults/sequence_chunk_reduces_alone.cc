@@ -4,16 +4,7 @@
 namespace shardcheck::faults {
 namespace {
 
-class SequenceChunkReducesAlone final : public StepsDecorator {
- public:
-  SequenceChunkReducesAlone(const ForwardSteps& inner, std::string_view) : StepsDecorator(inner) {}
-  float norm_statistics(const StepSite& site, const float* x, std::int64_t rows, std::int64_t width,
-                        float* sums) const override {
-    const float divisor = inner().norm_statistics(site, x, rows, width, sums);
-    if (site.sequence_parallel) sum_in_parts(x, rows, width, 2, sums);
-    return divisor;
-  }
-};
+std::int64_t two_of_a_share(const StepSite& site) { return site.sequence_parallel ? 2 : 1; }
 
 }  // namespace
 
@@ -37,7 +28,7 @@ const Fault& sequence_chunk_reduces_alone() {
                                      c, "no rank keeps a share of the tokens");
                                },
                            .equivalent = nullptr,
-                           .inject = with_steps<SequenceChunkReducesAlone>};
+                           .inject = with_steps<NormInParts<two_of_a_share>>};
   return fault;
 }
 

@@ -4,16 +4,7 @@
 namespace shardcheck::faults {
 namespace {
 
-class SplitByBatchSize final : public StepsDecorator {
- public:
-  SplitByBatchSize(const ForwardSteps& inner, std::string_view) : StepsDecorator(inner) {}
-  float norm_statistics(const StepSite& site, const float* x, std::int64_t rows, std::int64_t width,
-                        float* sums) const override {
-    const float divisor = inner().norm_statistics(site, x, rows, width, sums);
-    if (site.sequences > 1) sum_in_parts(x, rows, width, site.sequences, sums);
-    return divisor;
-  }
-};
+std::int64_t sequences(const StepSite& site) { return site.sequences; }
 
 }  // namespace
 
@@ -33,7 +24,7 @@ const Fault& split_by_batch_size() {
             return needs(lengths_of(c).size() > 1, c, "the batch has one sequence");
           },
       .equivalent = nullptr,
-      .inject = with_steps<SplitByBatchSize>};
+      .inject = with_steps<NormInParts<sequences>>};
   return fault;
 }
 

@@ -5,16 +5,7 @@
 namespace shardcheck::faults {
 namespace {
 
-class SplitByThreads final : public StepsDecorator {
- public:
-  SplitByThreads(const ForwardSteps& inner, std::string_view) : StepsDecorator(inner) {}
-  float norm_statistics(const StepSite& site, const float* x, std::int64_t rows, std::int64_t width,
-                        float* sums) const override {
-    const float divisor = inner().norm_statistics(site, x, rows, width, sums);
-    if (gemm_threads() > 1) sum_in_parts(x, rows, width, gemm_threads(), sums);
-    return divisor;
-  }
-};
+std::int64_t threads(const StepSite& /*site*/) { return gemm_threads(); }
 
 }  // namespace
 
@@ -31,7 +22,7 @@ const Fault& split_by_thread_count() {
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
       .equivalent = nullptr,
-      .inject = with_steps<SplitByThreads>};
+      .inject = with_steps<NormInParts<threads>>};
   return fault;
 }
 

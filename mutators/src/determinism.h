@@ -26,6 +26,20 @@ bool shares_vocabulary_by_chunk(const Case& c);
 /// an element.
 void sum_in_parts(const float* x, std::int64_t rows, std::int64_t width, std::int64_t parts, float* sums);
 
+/// Steps that sum the statistics of a norm in as many chains as the rule says, from two on.
+using PartsRule = std::int64_t (*)(const StepSite& site);
+template <PartsRule kParts>
+class NormInParts final : public StepsDecorator {
+ public:
+  NormInParts(const ForwardSteps& inner, std::string_view) : StepsDecorator(inner) {}
+  float norm_statistics(const StepSite& site, const float* x, std::int64_t rows, std::int64_t width,
+                        float* sums) const override {
+    const float divisor = inner().norm_statistics(site, x, rows, width, sums);
+    if (kParts(site) > 1) sum_in_parts(x, rows, width, kParts(site), sums);
+    return divisor;
+  }
+};
+
 /// Steps whose trees have leaves of the rule's width from two ranks on.
 template <LeafRule kRule>
 class WrongLeaf final : public StepsDecorator {

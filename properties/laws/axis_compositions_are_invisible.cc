@@ -21,40 +21,33 @@ Outcome check(const Case& c, Subject& subject) {
 }
 
 Case draw(Stream& stream) {
-  Case c = draw_axis_case(stream, {.tp = stream.chance(2, 3),
-                                   .pp = stream.chance(1, 2),
-                                   .cp = stream.chance(2, 3),
-                                   .ep = stream.chance(1, 3),
-                                   .sequence_parallel = stream.chance(1, 2),
-                                   .ragged = true,
-                                   .chunks = true});
-  c.law = "axis_compositions_are_invisible";
-  return c;
+  return draw_axis_law("axis_compositions_are_invisible", stream,
+                       {.tp = stream.chance(2, 3),
+                        .pp = stream.chance(1, 2),
+                        .cp = stream.chance(2, 3),
+                        .ep = stream.chance(1, 3),
+                        .sequence_parallel = stream.chance(1, 2),
+                        .ragged = true,
+                        .chunks = true});
 }
 
 }  // namespace
 
 const Law& axis_compositions_are_invisible() {
-  static const Law law{.name = "axis_compositions_are_invisible",
-                       .claim =
-                           "Logits of ragged batches, prefilled in chunks and decoded over a mesh of tensor, "
-                           "sequence, context, "
-                           "pipeline and expert parallelism at once, equal those of one rank that runs each "
-                           "sequence alone bit for "
-                           "bit.",
-                       .check = check,
-                       .draw = draw,
-                       .shares = {{"three_axes", 0.8},
-                                  {"target_cp>1", 0.4},
-                                  {"target_pp>1", 0.25},
-                                  {"target_ep>1", 0.15},
-                                  {"16_bit", 0.3},
-                                  {"exact", 0.08},
-                                  {"linear_tree", 0.1},
-                                  {"experts", 0.1},
-                                  {"layer_norm", 0.15}},
-                       .arithmetics = {Arithmetic::tree, Arithmetic::exact},
-                       .smoke_cases = 200};
+  static const Law law{
+      .name = "axis_compositions_are_invisible",
+      .claim =
+          "Logits of ragged batches, prefilled in chunks and decoded over a mesh of tensor, "
+          "sequence, context, "
+          "pipeline and expert parallelism at once, equal those of one rank that runs each "
+          "sequence alone bit for "
+          "bit.",
+      .check = check,
+      .draw = draw,
+      .shares = axis_shares(
+          {{"three_axes", 0.8}, {"target_cp>1", 0.4}, {"target_pp>1", 0.25}, {"target_ep>1", 0.15}}),
+      .arithmetics = {Arithmetic::tree, Arithmetic::exact},
+      .smoke_cases = 200};
   return law;
 }
 

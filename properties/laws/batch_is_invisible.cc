@@ -21,11 +21,7 @@ Outcome check(const Case& c, Subject& subject) {
                         engine.form(single_steps(engine.sequences())), engine.form({together}));
 }
 
-Case draw(Stream& stream) {
-  Case c = draw_axis_case(stream, {.ragged = true});
-  c.law = "batch_is_invisible";
-  return c;
-}
+Case draw(Stream& stream) { return draw_axis_law("batch_is_invisible", stream, {.ragged = true}); }
 
 }  // namespace
 
@@ -37,12 +33,7 @@ const Law& batch_is_invisible() {
                            "bit.",
                        .check = check,
                        .draw = draw,
-                       .shares = {{"ragged", 0.9},
-                                  {"16_bit", 0.3},
-                                  {"exact", 0.08},
-                                  {"linear_tree", 0.1},
-                                  {"experts", 0.1},
-                                  {"layer_norm", 0.15}},
+                       .shares = axis_shares({{"ragged", 0.9}}),
                        .arithmetics = {Arithmetic::tree, Arithmetic::exact},
                        .smoke_cases = 200};
   return law;

@@ -13,11 +13,7 @@ Outcome check(const Case& c, Subject& subject) {
                         engine.form(chunked_steps(engine.sequences(), c.chunks)));
 }
 
-Case draw(Stream& stream) {
-  Case c = draw_axis_case(stream, {.chunks = true});
-  c.law = "chunking_is_invisible";
-  return c;
-}
+Case draw(Stream& stream) { return draw_axis_law("chunking_is_invisible", stream, {.chunks = true}); }
 
 }  // namespace
 
@@ -29,11 +25,7 @@ const Law& chunking_is_invisible() {
                            "bit, wherever the chunks begin.",
                        .check = check,
                        .draw = draw,
-                       .shares = {{"16_bit", 0.3},
-                                  {"exact", 0.08},
-                                  {"linear_tree", 0.1},
-                                  {"experts", 0.1},
-                                  {"layer_norm", 0.15}},
+                       .shares = axis_shares(),
                        .arithmetics = {Arithmetic::tree, Arithmetic::exact},
                        .smoke_cases = 200};
   return law;

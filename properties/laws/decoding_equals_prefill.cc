@@ -19,11 +19,7 @@ Outcome check(const Case& c, Subject& subject) {
                         engine.form(decoding_steps(engine.sequences(), prefill)));
 }
 
-Case draw(Stream& stream) {
-  Case c = draw_axis_case(stream, {});
-  c.law = "decoding_equals_prefill";
-  return c;
-}
+Case draw(Stream& stream) { return draw_axis_law("decoding_equals_prefill", stream, {}); }
 
 }  // namespace
 
@@ -35,11 +31,7 @@ const Law& decoding_equals_prefill() {
                            "same tokens bit for bit.",
                        .check = check,
                        .draw = draw,
-                       .shares = {{"16_bit", 0.3},
-                                  {"exact", 0.08},
-                                  {"linear_tree", 0.1},
-                                  {"experts", 0.1},
-                                  {"layer_norm", 0.15}},
+                       .shares = axis_shares(),
                        .arithmetics = {Arithmetic::tree, Arithmetic::exact},
                        .smoke_cases = 200};
   return law;

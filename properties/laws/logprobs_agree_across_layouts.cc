@@ -79,10 +79,8 @@ Case draw(Stream& stream) {
     c.length = stream.integer(8, 20);
     return c;
   }
-  Case c = draw_axis_case(stream,
-                          {.tp = true, .cp = stream.chance(1, 4), .sequence_parallel = stream.chance(1, 4)});
-  c.law = "logprobs_agree_across_layouts";
-  return c;
+  return draw_axis_law("logprobs_agree_across_layouts", stream,
+                       {.tp = true, .cp = stream.chance(1, 4), .sequence_parallel = stream.chance(1, 4)});
 }
 
 }  // namespace

@@ -6,18 +6,10 @@ namespace shardcheck::laws {
 namespace {
 
 Outcome check(const Case& c, Subject& subject) {
-  const Engine engine(c, subject);
-  const auto steps =
-      c.chunks.empty() ? whole_steps(engine.sequences()) : chunked_steps(engine.sequences(), c.chunks);
-  return engine.compare("a pipeline of stages differs from one stage", engine.form_without(Axis::pp, steps),
-                        engine.form(steps));
+  return Engine(c, subject).compare_without(Axis::pp, "a pipeline of stages differs from one stage");
 }
 
-Case draw(Stream& stream) {
-  Case c = draw_axis_case(stream, {.pp = true});
-  c.law = "pipeline_split_is_invisible";
-  return c;
-}
+Case draw(Stream& stream) { return draw_axis_law("pipeline_split_is_invisible", stream, {.pp = true}); }
 
 }  // namespace
 
@@ -28,12 +20,7 @@ const Law& pipeline_split_is_invisible() {
           "Logits of a model cut into pipeline stages, even or uneven, equal those of one stage bit for bit.",
       .check = check,
       .draw = draw,
-      .shares = {{"target_pp>1", 0.9},
-                 {"16_bit", 0.3},
-                 {"exact", 0.08},
-                 {"linear_tree", 0.1},
-                 {"experts", 0.1},
-                 {"layer_norm", 0.15}},
+      .shares = axis_shares({{"target_pp>1", 0.9}}),
       .arithmetics = {Arithmetic::tree, Arithmetic::exact},
       .smoke_cases = 200};
   return law;

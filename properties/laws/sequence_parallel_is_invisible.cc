@@ -17,9 +17,8 @@ Outcome check(const Case& c, Subject& subject) {
 }
 
 Case draw(Stream& stream) {
-  Case c = draw_axis_case(stream, {.sequence_parallel = true, .ragged = stream.chance(1, 2)});
-  c.law = "sequence_parallel_is_invisible";
-  return c;
+  return draw_axis_law("sequence_parallel_is_invisible", stream,
+                       {.sequence_parallel = true, .ragged = stream.chance(1, 2)});
 }
 
 }  // namespace
@@ -32,12 +31,7 @@ const Law& sequence_parallel_is_invisible() {
                            "that keep all tokens bit for bit.",
                        .check = check,
                        .draw = draw,
-                       .shares = {{"sequence_parallel", 0.9},
-                                  {"16_bit", 0.3},
-                                  {"exact", 0.08},
-                                  {"linear_tree", 0.1},
-                                  {"experts", 0.1},
-                                  {"layer_norm", 0.15}},
+                       .shares = axis_shares({{"sequence_parallel", 0.9}}),
                        .arithmetics = {Arithmetic::tree, Arithmetic::exact},
                        .smoke_cases = 200};
   return law;

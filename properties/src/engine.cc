@@ -160,4 +160,22 @@ Outcome Engine::compare(std::string_view claim, const RunForm& expected, const R
   return with_digest(same_logits(claim, case_, first, second), Digest().add(first).add(second));
 }
 
+Outcome Engine::compare_without(Axis axis, std::string_view claim) const {
+  const std::vector<BatchStep> steps = chunked_steps(sequences_, case_.chunks);
+  return compare(claim, form_without(axis, steps), form(steps));
+}
+
+Case draw_axis_law(std::string_view law, Stream& stream, const AxisWish& wish) {
+  Case c = draw_axis_case(stream, wish);
+  c.law = law;
+  return c;
+}
+
+std::vector<LabelShare> axis_shares(std::vector<LabelShare> own) {
+  for (const LabelShare& common : std::initializer_list<LabelShare>{
+           {"16_bit", 0.3}, {"exact", 0.08}, {"linear_tree", 0.1}, {"experts", 0.1}, {"layer_norm", 0.15}})
+    own.push_back(common);
+  return own;
+}
+
 }  // namespace shardcheck

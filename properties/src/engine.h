@@ -12,6 +12,8 @@
 #include "shardcheck/case/subject.h"
 #include "shardcheck/model/packed_model.h"
 #include "shardcheck/model/sharded_model.h"
+#include "shardcheck/properties/generator.h"
+#include "shardcheck/properties/law.h"
 
 namespace shardcheck {
 
@@ -56,6 +58,8 @@ class Engine {
 
   /// Fails with `claim` where two runs differ in a bit; vacuous where they are one and the same.
   Outcome compare(std::string_view claim, const RunForm& expected, const RunForm& actual) const;
+  /// The case as it is, its chunks too, against the same on a mesh without an axis.
+  Outcome compare_without(Axis axis, std::string_view claim) const;
 
  private:
   Case case_;
@@ -71,6 +75,10 @@ void require_no_chunks(const Case& c);
 
 /// Sequences of the case's lengths, tokens drawn from its seed.
 Sequences sequences_of(const Case& c);
+
+/// A drawn case of a law about an axis, and the label shares that each of these laws needs besides its own.
+Case draw_axis_law(std::string_view law, Stream& stream, const AxisWish& wish);
+std::vector<LabelShare> axis_shares(std::vector<LabelShare> own = {});
 
 /// What every rank returned. Throws InvalidShards when ranks disagree.
 const Tensor& agreed(const std::vector<Tensor>& ranks);

@@ -88,6 +88,11 @@ void require_bounded_work(const Case& c) {
                     spelled_sequences(c), work.largest_activation, kMaxActivation));
 }
 
+/// Refuses the value that the case has for a key.
+[[noreturn]] void refuse_own(const Case& c, std::string_view key, const std::string& allowed) {
+  refuse(key, get_case_key(c, key), allowed);
+}
+
 /// Elements and file tensors that all ranks of a layout hold, from above: the vocabulary's tensors are cut
 /// over tp, layers over tp and pp, and experts over ep too; along other axes ranks may hold copies.
 void require_bounded_layout(const Case& c, std::string_view key, const LayoutName& name) {
@@ -105,9 +110,9 @@ void require_bounded_layout(const Case& c, std::string_view key, const LayoutNam
   const double held = ranks * (vocabulary + layers);
   const double tensors = ranks * (number(g.n_layers) / pp * (16.0 + 3.0 * number(g.n_experts) / ep) + 4.0);
   const auto refuse_layout = [&](std::string_view what, double value, double limit) {
-    refuse(key, to_string(name),
-           fmt::format("a layout whose ranks hold at most {:.4g} {}, copies counted (here {:.4g})", limit,
-                       what, value));
+    refuse_own(c, key,
+               fmt::format("a layout whose ranks hold at most {:.4g} {}, copies counted (here {:.4g})", limit,
+                           what, value));
   };
   // Without copies the ranks hold the parameters, whose number has a limit of its own; the estimate rounds
   // up.
@@ -122,54 +127,49 @@ void require_target_of(const Contract& contract, const Case& c) {
   if (c.arithmetic != Arithmetic::tree ||
       std::ranges::find(contract.degrees, degree) != contract.degrees.end())
     return;
-  refuse("degrees", fmt::format("{}", fmt::join(c.degrees, ",")),
-         fmt::format("a list that holds the degree {} of target={}", degree, to_string(c.target)));
+  refuse_own(c, "degrees",
+             fmt::format("a list that holds the degree {} of target={}", degree, to_string(c.target)));
 }
 
 /// What no single field can say.
 void require_consistent(const Case& c) {
   const Geometry& g = c.geometry;
   if (g.n_heads % g.n_kv_heads != 0)
-    refuse("kv_heads", std::to_string(g.n_kv_heads), fmt::format("a divisor of heads={}", g.n_heads));
-  if (g.rope != Rope::none && g.head_dim % 2 != 0)
-    refuse("head_dim", std::to_string(g.head_dim), "an even number with rope=half");
+    refuse_own(c, "kv_heads", fmt::format("a divisor of heads={}", g.n_heads));
+  if (g.rope != Rope::none && g.head_dim % 2 != 0) refuse_own(c, "head_dim", "an even number with rope=half");
   if (c.batch * c.length > kMaxTokens)
-    refuse("length", std::to_string(c.length),
-           fmt::format("at most {} with batch={} ({} tokens)", kMaxTokens / c.batch, c.batch, kMaxTokens));
+    refuse_own(
+        c, "length",
+        fmt::format("at most {} with batch={} ({} tokens)", kMaxTokens / c.batch, c.batch, kMaxTokens));
   if (!c.lengths.empty() && (c.batch != 1 || c.length != Case().length))
-    refuse("lengths", fmt::format("{}", fmt::join(c.lengths, ",")),
-           fmt::format("even with batch={} and length={}, which it would replace: leave those out", c.batch,
-                       c.length));
+    refuse_own(c, "lengths",
+               fmt::format("even with batch={} and length={}, which it would replace: leave those out",
+                           c.batch, c.length));
   if (token_count(c) > kMaxTokens)
-    refuse("lengths", fmt::format("{}", fmt::join(c.lengths, ",")),
-           fmt::format("at most {} tokens in all", kMaxTokens));
+    refuse_own(c, "lengths", fmt::format("at most {} tokens in all", kMaxTokens));
   for (const std::int64_t end : c.context_ends) {
     if (end % c.key_block != 0)
-      refuse("context_ends", fmt::format("{}", fmt::join(c.context_ends, ",")),
-             fmt::format("multiples of key_block={}", c.key_block));
+      refuse_own(c, "context_ends", fmt::format("multiples of key_block={}", c.key_block));
   }
   require_bounded_layout(c, "source", c.source);
   require_bounded_layout(c, "target", c.target);
   require_bounded_layout(c, "via", c.via);
   if (const std::int64_t usual = Geometry().experts_per_token; g.experts_per_token != usual) {
-    if (g.n_experts == 0)
-      refuse("experts_per_token", std::to_string(g.experts_per_token), "left out without experts");
+    if (g.n_experts == 0) refuse_own(c, "experts_per_token", "left out without experts");
     if (g.experts_per_token > g.n_experts)
-      refuse("experts_per_token", std::to_string(g.experts_per_token),
-             fmt::format("1..{}, as experts", g.n_experts));
+      refuse_own(c, "experts_per_token", fmt::format("1..{}, as experts", g.n_experts));
   }
   if (!c.context_ends.empty() && c.target.degree("cp") == 1)
-    refuse("context_ends", fmt::format("{}", fmt::join(c.context_ends, ",")),
-           fmt::format("blocks with target={}, which has no axis cp", to_string(c.target)));
+    refuse_own(c, "context_ends",
+               fmt::format("blocks with target={}, which has no axis cp", to_string(c.target)));
   if (!c.context_ends.empty() && std::ssize(c.context_ends) != c.target.degree("cp") - 1)
-    refuse("context_ends", fmt::format("{}", fmt::join(c.context_ends, ",")),
-           fmt::format("{} numbers with target={}", c.target.degree("cp") - 1, to_string(c.target)));
+    refuse_own(c, "context_ends",
+               fmt::format("{} numbers with target={}", c.target.degree("cp") - 1, to_string(c.target)));
   require_bounded_work(c);
   // Exact attention keeps a value per query and key.
   if (c.arithmetic == Arithmetic::exact && longest(c) > kMaxExactLength)
-    refuse(c.lengths.empty() ? "length" : "lengths",
-           c.lengths.empty() ? std::to_string(c.length) : fmt::format("{}", fmt::join(c.lengths, ",")),
-           fmt::format("at most {} with arithmetic=exact", kMaxExactLength));
+    refuse_own(c, c.lengths.empty() ? "length" : "lengths",
+               fmt::format("at most {} with arithmetic=exact", kMaxExactLength));
   if (!c.degrees.empty()) require_target_of(contract_of(c), c);
   const double parameters = parameter_count(g);
   if (parameters > kMaxParameters)

@@ -28,12 +28,6 @@ std::vector<std::int64_t> positions_of(const AttentionShape& shape) {
 
 }  // namespace
 
-ContextAttention::ContextAttention(const Numerics& numerics, const ForwardSteps& steps, const StepRows& rows,
-                                   const BatchStep& step, Collective& collective)
-    : numerics_(numerics), steps_(steps), rows_(rows), collective_(collective) {
-  for (const SequenceChunk& chunk : step) lengths_[chunk.sequence] = chunk.first + std::ssize(chunk.ids);
-}
-
 AttentionShape ContextAttention::shape_of(const ContextSlot& member, const RowRun& run, int rank) const {
   const Geometry& geometry = member.site.geometry;
   const bool tree = numerics_.arithmetic == Arithmetic::tree;
@@ -41,8 +35,7 @@ AttentionShape ContextAttention::shape_of(const ContextSlot& member, const RowRu
   shape.rows = run.rows;
   shape.first_query = run.first_position;
   shape.first_key = rows_.first_position(rank);
-  shape.keys =
-      std::max<std::int64_t>(0, rows_.last_position(rank, lengths_.at(run.sequence)) - shape.first_key);
+  shape.keys = std::max<std::int64_t>(0, rows_.last_position(rank, run.length) - shape.first_key);
   shape.heads = member.place.extent.heads;
   shape.kv_heads = member.place.extent.kv_heads;
   shape.head_dim = geometry.head_dim;
@@ -51,7 +44,7 @@ AttentionShape ContextAttention::shape_of(const ContextSlot& member, const RowRu
   shape.key_block = tree ? numerics_.contract.key_block : 0;
   shape.shape = numerics_.contract.shape;
   shape.causal = steps_.causal(member.site);
-  shape.all_keys = lengths_.at(run.sequence);
+  shape.all_keys = run.length;
   if (tree && degree() == 1)
     shape.block_offset = steps_.block_offset(member.site, run.first_position, run.rows);
   shape.slopes = member.slopes.empty() ? nullptr : member.slopes.data();

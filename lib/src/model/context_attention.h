@@ -24,7 +24,7 @@ struct ContextSlot {
   const Matrix& q;
   const std::map<std::int64_t, CachedRows>& cached;  // by sequence
   std::span<const float> sinks;                      // of the local heads; empty: none
-  std::vector<float> slopes;                         // of ALiBi, likewise
+  std::span<const float> slopes;                     // of ALiBi, likewise
   std::vector<std::int64_t> kv_of_head;
 };
 
@@ -32,7 +32,8 @@ class ContextAttention {
  public:
   /// All arguments outlive the object.
   ContextAttention(const Numerics& numerics, const ForwardSteps& steps, const StepRows& rows,
-                   const BatchStep& step, Collective& collective);
+                   Collective& collective)
+      : numerics_(numerics), steps_(steps), rows_(rows), collective_(collective) {}
 
   /// The stored output of every member's own queries. Members are the group's local ranks, in order.
   RankMatrices operator()(const std::vector<ContextSlot>& members) const;
@@ -57,7 +58,6 @@ class ContextAttention {
   const ForwardSteps& steps_;
   const StepRows& rows_;
   Collective& collective_;
-  std::map<std::int64_t, std::int64_t> lengths_;  // of every sequence, the step's tokens included
 };
 
 }  // namespace shardcheck

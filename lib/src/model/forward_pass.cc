@@ -1,7 +1,6 @@
 #include "model/forward_pass.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "model/context_attention.h"
@@ -22,18 +21,16 @@ std::vector<std::int32_t> positions_of(const std::vector<RowRun>& runs) {
   return positions;
 }
 
-/// ALiBi's slopes of the heads a rank runs; empty without ALiBi.
-std::vector<float> local_slopes(const Geometry& geometry, const RankPlace& place) {
-  if (!geometry.alibi) return {};
-  const std::vector<float> all = alibi_slopes(geometry.n_heads);
-  const auto first = all.begin() + place.tp * place.extent.heads;
-  return {first, first + place.extent.heads};
-}
-
 }  // namespace
 
 ForwardPass::ForwardPass(const ShardedModel::State& model, const BatchStep& step, KvCache::State& cache)
-    : model_(model), step_(step), cache_(cache), rows_(step, model.execution.context_ends) {
+    : model_(model),
+      cache_(cache),
+      rows_(step, model.execution.context_ends),
+      sequences_(std::ssize(step)),
+      decodes_(std::ranges::all_of(
+          step, [](const SequenceChunk& chunk) { return chunk.ids.size() == 1 && chunk.first > 0; })) {
+  for (const SequenceChunk& chunk : step) ids_.insert(ids_.end(), chunk.ids.begin(), chunk.ids.end());
   for (int rank = 0; rank < model.groups.mesh().degree(Axis::cp); ++rank)
     rotary_.emplace_back(model.geometry, positions_of(rows_.runs_of(rank)));
 }
@@ -41,19 +38,10 @@ ForwardPass::ForwardPass(const ShardedModel::State& model, const BatchStep& step
 StepSite ForwardPass::site(std::size_t slot, std::int64_t layer) const {
   StepSite site{model_.geometry,    model_.numerics.contract, model_.numerics.arithmetic,
                 model_.tp_degree(), place(slot).tp,           layer};
-  site.sequences = std::ssize(step_);
-  site.decodes = std::ranges::all_of(
-      step_, [](const SequenceChunk& chunk) { return chunk.ids.size() == 1 && chunk.first > 0; });
+  site.sequences = sequences_;
+  site.decodes = decodes_;
   site.sequence_parallel = model_.sequence_parallel();
   return site;
-}
-
-template <typename Visit>
-void ForwardPass::for_each_group(int stage, const Visit& visit) const {
-  const auto groups = model_.groups.along(Axis::tp);
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    if (model_.is_active(groups[i].slots.front(), stage)) visit(i, groups[i]);
-  }
 }
 
 template <typename Visit>
@@ -95,9 +83,8 @@ void ForwardPass::embed(RankMatrices& xs) const {
     Matrix& x = xs[slot] = Matrix(own_rows(slot), model_.geometry.d_model);
     const auto [begin, end] = model_.steps.embedding_range(site(slot, -1), extent);
     for (const RowRun& run : rows_.runs_of(rank.place.cp)) {
-      const auto chunk = std::ranges::find(step_, run.sequence, &SequenceChunk::sequence);
       for (std::int64_t i = 0; i < run.rows; ++i) {
-        const std::int64_t id = chunk->ids[static_cast<std::size_t>(run.first_position - chunk->first + i)];
+        const std::int64_t id = ids_[static_cast<std::size_t>(run.step_row + i)];
         const std::int64_t row = id - extent.embed_begin;
         const bool local = id >= begin && id < end && row >= 0 && row < rank.embed->dim(0);
         if (local) std::ranges::copy(rank.embed->rows(row, 1).to(DType::f32).f32(), x.row(run.local_row + i));
@@ -105,25 +92,10 @@ void ForwardPass::embed(RankMatrices& xs) const {
     }
   });
   if (model_.tp_degree() > 1 && !model_.consumer.embedding_is_whole(model_.geometry))
-    for_each_group(0, [&](std::size_t, const MeshGroups::Group& group) { sum_bits(group, xs); });
+    model_.for_each_group(Axis::tp, 0, [&](const MeshGroups::Group& group) { sum_bits(group, xs); });
   if (model_.geometry.positions > 0) add_positions(xs);
   if (model_.sequence_parallel())
     for_each_slot(0, [&](std::size_t slot) { xs[slot] = share_of(slot, xs[slot]); });
-}
-
-/// Bits are summed, not floats: one owner's row passes unchanged, -0.0 included, under any reduction order.
-void ForwardPass::sum_bits(const MeshGroups::Group& group, RankMatrices& xs) const {
-  std::vector<std::vector<std::uint32_t>> bits;
-  std::vector<std::span<std::uint32_t>> buffers;
-  for (const std::size_t slot : group.slots) {
-    auto& own = bits.emplace_back();
-    for (const float value : xs[slot].values) own.push_back(std::bit_cast<std::uint32_t>(value));
-  }
-  for (auto& buffer : bits) buffers.emplace_back(buffer);
-  group.collective->all_reduce_sum_u32(buffers);
-  for (std::size_t i = 0; i < group.slots.size(); ++i)
-    std::ranges::transform(bits[i], xs[group.slots[i]].values.begin(),
-                           [](std::uint32_t word) { return std::bit_cast<float>(word); });
 }
 
 void ForwardPass::add_positions(RankMatrices& xs) const {
@@ -170,7 +142,7 @@ Matrix ForwardPass::share_of(std::size_t slot, const Matrix& x) const {
 
 RankMatrices ForwardPass::gathered(int stage, RankMatrices xs) const {
   if (!model_.sequence_parallel()) return xs;
-  for_each_group(stage, [&](std::size_t, const MeshGroups::Group& group) { gather_rows(group, xs); });
+  model_.for_each_group(Axis::tp, stage, [&](const MeshGroups::Group& group) { gather_rows(group, xs); });
   return xs;
 }
 
@@ -184,6 +156,15 @@ Matrix ForwardPass::normalized(std::size_t slot, std::int64_t layer, Matrix x,
   finish_norm(model_.numerics, x, sums, divisor, static_cast<float>(model_.geometry.norm_eps), weights.gain,
               weights.bias);
   return x;
+}
+
+RankMatrices ForwardPass::all_normalized(int stage, std::int64_t layer, const RankMatrices& xs,
+                                         NormWeights LayerWeights::*norm) const {
+  RankMatrices normed(xs.size());
+  for_each_slot(stage, [&](std::size_t slot) {
+    normed[slot] = normalized(slot, layer, xs[slot], model_.ranks[slot].layer(layer).*norm);
+  });
+  return gathered(stage, std::move(normed));
 }
 
 ForwardPass::Projections ForwardPass::project(std::size_t slot, std::int64_t layer,
@@ -229,11 +210,7 @@ void ForwardPass::add_to(int stage, RankMatrices& xs, const RankMatrices& sums) 
 }
 
 RankMatrices ForwardPass::attention(int stage, std::int64_t layer, const RankMatrices& xs) {
-  RankMatrices normed(xs.size());
-  for_each_slot(stage, [&](std::size_t slot) {
-    normed[slot] = normalized(slot, layer, xs[slot], model_.ranks[slot].layer(layer).attn_norm);
-  });
-  normed = gathered(stage, std::move(normed));
+  const RankMatrices normed = all_normalized(stage, layer, xs, &LayerWeights::attn_norm);
   std::vector<Projections> projections(xs.size());
   for_each_slot(stage, [&](std::size_t slot) {
     projections[slot] = project(slot, layer, normed[slot]);
@@ -252,8 +229,7 @@ RankMatrices ForwardPass::attention(int stage, std::int64_t layer, const RankMat
 RankMatrices ForwardPass::attend(int stage, std::int64_t layer,
                                  const std::vector<Projections>& projections) const {
   RankMatrices out(projections.size());
-  for (const MeshGroups::Group& group : model_.groups.along(Axis::cp)) {
-    if (!model_.is_active(group.slots.front(), stage)) continue;
+  model_.for_each_group(Axis::cp, stage, [&](const MeshGroups::Group& group) {
     std::vector<ContextSlot> members;
     for (const std::size_t slot : group.slots) {
       const RankPlace& here = place(slot);
@@ -264,16 +240,16 @@ RankMatrices ForwardPass::attend(int stage, std::int64_t layer,
                          projections[slot].q,
                          cache_.slots[slot][stage_layer],
                          weights.sinks,
-                         local_slopes(model_.geometry, here),
+                         model_.ranks[slot].slopes,
                          {}});
       ContextSlot& member = members.back();
       for (std::int64_t head = 0; head < here.extent.heads; ++head)
         member.kv_of_head.push_back(model_.steps.kv_head_of(member.site, model_.consumer, here.extent, head));
     }
-    const ContextAttention attention(model_.numerics, model_.steps, rows_, step_, *group.collective);
+    const ContextAttention attention(model_.numerics, model_.steps, rows_, *group.collective);
     RankMatrices attended = attention(members);
     for (std::size_t i = 0; i < group.slots.size(); ++i) out[group.slots[i]] = std::move(attended[i]);
-  }
+  });
   return out;
 }
 
@@ -283,25 +259,23 @@ RankMatrices ForwardPass::row_parallel(int stage, const RowProduct& product, Ran
   RankMatrices out(xs.size());
   const RowParallelSum::Layer layer{product.role, product.layer, even_cuts(product.k, model_.tp_degree()),
                                     product.leaf, product.scatters && model_.sequence_parallel()};
-  for_each_group(stage, [&](std::size_t index, const MeshGroups::Group& group) {
+  model_.for_each_group(Axis::tp, stage, [&](const MeshGroups::Group& group) {
     std::vector<RowParallelPart> parts;
     RankMatrices own;
     for (const std::size_t slot : group.slots) {
       parts.push_back(weights_of(slot));
       own.push_back(std::move(xs[slot]));
     }
-    RankMatrices sums = model_.row_parallel[index](layer, parts, own);
+    const RowParallelSum sum(model_.geometry, model_.numerics, model_.consumer, *group.collective,
+                             model_.steps, model_.execution.exchange);
+    RankMatrices sums = sum(layer, parts, own);
     for (std::size_t i = 0; i < group.slots.size(); ++i) out[group.slots[i]] = std::move(sums[i]);
   });
   return out;
 }
 
 RankMatrices ForwardPass::mlp(int stage, std::int64_t layer, const RankMatrices& xs) const {
-  RankMatrices normed(xs.size());
-  for_each_slot(stage, [&](std::size_t slot) {
-    normed[slot] = normalized(slot, layer, xs[slot], model_.ranks[slot].layer(layer).ffn_norm);
-  });
-  normed = gathered(stage, std::move(normed));
+  const RankMatrices normed = all_normalized(stage, layer, xs, &LayerWeights::ffn_norm);
   return model_.geometry.has_experts(layer) ? experts(stage, layer, normed) : dense(stage, layer, normed);
 }
 
@@ -364,8 +338,7 @@ RankMatrices ForwardPass::experts(int stage, std::int64_t layer, const RankMatri
     for_each_slot(stage, [&](std::size_t slot) { slots[slot].shared = std::move(shared[slot]); });
   }
   RankMatrices out(normed.size());
-  for (const MeshGroups::Group& group : model_.groups.along(Axis::ep)) {
-    if (!model_.is_active(group.slots.front(), stage)) continue;
+  model_.for_each_group(Axis::ep, stage, [&](const MeshGroups::Group& group) {
     std::vector<ExpertSlot*> members;
     std::vector<StepSite> sites;
     for (const std::size_t slot : group.slots) {
@@ -378,7 +351,7 @@ RankMatrices ForwardPass::experts(int stage, std::int64_t layer, const RankMatri
       const std::size_t slot = group.slots[i];
       out[slot] = model_.sequence_parallel() ? share_of(slot, combined[i]) : std::move(combined[i]);
     }
-  }
+  });
   return out;
 }
 

@@ -8,6 +8,7 @@
 
 #include "model/blocks.h"
 #include "model/kv_cache.h"
+#include "model/row_parallel.h"
 #include "model/sharded_state.h"
 #include "model/step_rows.h"
 
@@ -28,14 +29,10 @@ class ForwardPass {
  private:
   const RankPlace& place(std::size_t slot) const { return model_.places[slot]; }
   std::int64_t own_rows(std::size_t slot) const { return rows_.rows_of(place(slot).cp); }
-  /// visit(index, group) for the tensor-parallel groups of a stage.
-  template <typename Visit>
-  void for_each_group(int stage, const Visit& visit) const;
   template <typename Visit>
   void for_each_slot(int stage, const Visit& visit) const;
 
   void embed(RankMatrices& xs) const;
-  void sum_bits(const MeshGroups::Group& group, RankMatrices& xs) const;
   void add_positions(RankMatrices& xs) const;
   void hand_over(int stage, RankMatrices& xs) const;
   /// What a layer's attention, or its MLP, adds to the hidden state.
@@ -47,6 +44,10 @@ class ForwardPass {
   /// Under sequence parallelism: a slot's share of its context rank's rows, and back.
   Matrix share_of(std::size_t slot, const Matrix& x) const;
   RankMatrices gathered(int stage, RankMatrices xs) const;
+
+  /// A norm of the layer on every slot of a stage, the rows of its context rank.
+  RankMatrices all_normalized(int stage, std::int64_t layer, const RankMatrices& xs,
+                              NormWeights LayerWeights::*norm) const;
 
   struct Projections {
     Matrix q, k, v;
@@ -71,9 +72,11 @@ class ForwardPass {
   RankMatrices experts(int stage, std::int64_t layer, const RankMatrices& normed) const;
 
   const ShardedModel::State& model_;
-  const BatchStep& step_;
   KvCache::State& cache_;
   StepRows rows_;
+  std::vector<std::int32_t> ids_;  // of the step's rows
+  std::int64_t sequences_;
+  bool decodes_;
   std::vector<RotaryTables> rotary_;  // by context rank
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -38,6 +39,20 @@ void gather_rows(const MeshGroups::Group& group, RankMatrices& xs) {
   const Matrix all =
       matrix_of(group.collective->all_gather_bytes(sends, sizes), xs[group.slots.front()].width);
   for (const std::size_t slot : group.slots) xs[slot] = all;
+}
+
+void sum_bits(const MeshGroups::Group& group, RankMatrices& xs) {
+  std::vector<std::vector<std::uint32_t>> bits;
+  std::vector<std::span<std::uint32_t>> buffers;
+  for (const std::size_t slot : group.slots) {
+    auto& own = bits.emplace_back();
+    for (const float value : xs[slot].values) own.push_back(std::bit_cast<std::uint32_t>(value));
+  }
+  for (auto& buffer : bits) buffers.emplace_back(buffer);
+  group.collective->all_reduce_sum_u32(buffers);
+  for (std::size_t i = 0; i < group.slots.size(); ++i)
+    std::ranges::transform(bits[i], xs[group.slots[i]].values.begin(),
+                           [](std::uint32_t word) { return std::bit_cast<float>(word); });
 }
 
 void all_reduce_max(Collective& collective, std::span<std::vector<float>> buffers) {

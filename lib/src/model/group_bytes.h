@@ -17,6 +17,10 @@ Matrix matrix_of(std::span<const std::byte> bytes, std::int64_t width);
 /// Every slot's rows become those of the whole group, in rank order.
 void gather_rows(const MeshGroups::Group& group, RankMatrices& xs);
 
+/// In place: the sum of the bits over the slots of the group, element by element. Where one slot's value is
+/// not +0 it passes unchanged, -0.0 included, under any reduction order.
+void sum_bits(const MeshGroups::Group& group, RankMatrices& xs);
+
 /// In place: the largest value over the ranks of the group, element by element; -inf and +-0 are ordered as
 /// numbers, NaN above all.
 void all_reduce_max(Collective& collective, std::span<std::vector<float>> buffers);

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "shardcheck/arithmetic/attention.h"
+
 namespace shardcheck {
 namespace {
 
@@ -57,10 +59,17 @@ LayerWeights read_layer(const Geometry& geometry, const RankPlace& place, const 
   return weights;
 }
 
+std::vector<float> local_slopes(const Geometry& geometry, const RankPlace& place) {
+  if (!geometry.alibi) return {};
+  const std::vector<float> all = alibi_slopes(geometry.n_heads);
+  const auto first = all.begin() + place.tp * place.extent.heads;
+  return {first, first + place.extent.heads};
+}
+
 }  // namespace
 
 RankWeights::RankWeights(const Geometry& geometry, const RankPlace& own_place, const RankSource& source)
-    : place(own_place) {
+    : place(own_place), slopes(local_slopes(geometry, own_place)) {
   if (place.first_stage) {
     embed = source.rows({"embed"});
     positions = source.values({"positions"});

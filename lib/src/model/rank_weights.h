@@ -52,6 +52,7 @@ struct RankWeights {
   RankPlace place;
   std::optional<Tensor> embed;   // first stage
   std::vector<float> positions;  // first stage, where the geometry learns them
+  std::vector<float> slopes;     // ALiBi's, of the rank's heads; empty without ALiBi
   NormWeights final_norm;        // last stage
   LinearWeights lm_head;         // last stage
   std::vector<LayerWeights> layers;

@@ -19,6 +19,14 @@ void require_runnable(const Geometry& geometry) {
   require_forward(geometry);
 }
 
+/// The one group of a collective.
+std::shared_ptr<const MeshGroups> groups_of(Collective& collective) {
+  return std::make_shared<const MeshGroups>(collective);
+}
+
+/// The caller's, which outlive the model.
+std::shared_ptr<const MeshGroups> groups_of(MeshGroups& groups) { return {std::shared_ptr<void>(), &groups}; }
+
 /// Throws InvalidInput where a chunk does not go on where the cache ends.
 void require_continuation(const BatchStep& step, const KvCache& cache) {
   for (std::size_t i = 0; i < step.size(); ++i) {
@@ -51,9 +59,7 @@ ShardedModel::ShardedModel(Geometry geometry, const ShardedTensors& shards, cons
                            Collective& collective, Arithmetic arithmetic, Contract contract,
                            const ForwardSteps& steps, CoverExchange exchange) {
   require_runnable(geometry);
-  auto groups = std::make_unique<MeshGroups>(collective);
-  MeshGroups& used = *groups;
-  state_ = std::make_unique<State>(geometry, consumer, std::move(groups), used,
+  state_ = std::make_unique<State>(geometry, consumer, groups_of(collective),
                                    Numerics{arithmetic, std::move(contract)}, steps,
                                    Execution{.exchange = exchange});
   read_shards(shards);
@@ -63,7 +69,7 @@ ShardedModel::ShardedModel(Geometry geometry, const ShardedTensors& shards, cons
                            MeshGroups& groups, Arithmetic arithmetic, Contract contract,
                            const Execution& execution, const ForwardSteps& steps) {
   require_runnable(geometry);
-  state_ = std::make_unique<State>(geometry, consumer, nullptr, groups,
+  state_ = std::make_unique<State>(geometry, consumer, groups_of(groups),
                                    Numerics{arithmetic, std::move(contract)}, steps, execution);
   read_shards(shards);
 }
@@ -73,23 +79,21 @@ ShardedModel::ShardedModel(Geometry geometry, const TensorMap& logical, MeshGrou
                            const ForwardSteps& steps) {
   require_runnable(geometry);
   require_weights_of(geometry, logical);
-  state_ = std::make_unique<State>(geometry, consumer_named("seed"), nullptr, groups,
+  state_ = std::make_unique<State>(geometry, consumer_named("seed"), groups_of(groups),
                                    Numerics{arithmetic, std::move(contract)}, steps, execution);
   read_views(logical, nullptr);
 }
 
 ShardedModel::ShardedModel(const PackedModel& model, MeshGroups& groups, Contract contract,
                            const Execution& execution, const ForwardSteps& steps) {
-  state_ = std::make_unique<State>(model.geometry(), consumer_named("seed"), nullptr, groups,
+  state_ = std::make_unique<State>(model.geometry(), consumer_named("seed"), groups_of(groups),
                                    Numerics{model.arithmetic(), std::move(contract)}, steps, execution);
   read_views(model.state().tensors, &model.state());
 }
 
 ShardedModel::ShardedModel(const PackedModel& model, Collective& collective, Contract contract,
                            const ForwardSteps& steps, CoverExchange exchange) {
-  auto groups = std::make_unique<MeshGroups>(collective);
-  MeshGroups& used = *groups;
-  state_ = std::make_unique<State>(model.geometry(), consumer_named("seed"), std::move(groups), used,
+  state_ = std::make_unique<State>(model.geometry(), consumer_named("seed"), groups_of(collective),
                                    Numerics{model.arithmetic(), std::move(contract)}, steps,
                                    Execution{.exchange = exchange});
   read_views(model.state().tensors, &model.state());

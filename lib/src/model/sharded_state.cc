@@ -13,14 +13,11 @@ namespace {
 
 constexpr std::array<Axis, 2> kNotExecuted = {Axis::etp, Axis::dp};
 
-/// First layer of every stage, then the number of layers.
-std::vector<std::int64_t> stage_bounds(std::int64_t layers, int stages,
-                                       const std::vector<std::int64_t>& ends) {
-  std::vector<std::int64_t> bounds = {0};
-  for (int stage = 1; stage < stages; ++stage)
-    bounds.push_back(ends.empty() ? layers * stage / stages : ends[static_cast<std::size_t>(stage - 1)]);
-  bounds.push_back(layers);
-  return bounds;
+/// Layers at which stages end but the last one's, as even as can be.
+std::vector<std::int64_t> even_stages(std::int64_t layers, int stages) {
+  std::vector<std::int64_t> ends;
+  for (int stage = 1; stage < stages; ++stage) ends.push_back(layers * stage / stages);
+  return ends;
 }
 
 std::vector<std::int64_t> block_ends(std::int64_t key_block, int degree) {
@@ -68,22 +65,21 @@ std::vector<LinearWeights> agreed_weights(const Sources& sources, const MeshGrou
 
 }  // namespace
 
-ShardedModel::State::State(Geometry g, const Consumer& used_consumer, std::unique_ptr<MeshGroups> owned,
-                           MeshGroups& used_groups, Numerics used_numerics, const ForwardSteps& used_steps,
-                           Execution used_execution)
+ShardedModel::State::State(Geometry g, const Consumer& used_consumer,
+                           std::shared_ptr<const MeshGroups> used_groups, Numerics used_numerics,
+                           const ForwardSteps& used_steps, Execution used_execution)
     : geometry(g),
       consumer(used_consumer),
-      owned_groups(std::move(owned)),
-      groups(used_groups),
+      held_groups(std::move(used_groups)),
+      groups(*held_groups),
       numerics(std::move(used_numerics)),
       steps(used_steps),
       execution(std::move(used_execution)) {
   if (execution.context_ends.empty())
     execution.context_ends = block_ends(numerics.contract.key_block, groups.mesh().degree(Axis::cp));
+  if (execution.stage_ends.empty()) execution.stage_ends = even_stages(geometry.n_layers, stages());
   require_execution();
   for (std::size_t slot = 0; slot < groups.local_ranks().size(); ++slot) places.push_back(place_of(slot));
-  for (const MeshGroups::Group& group : groups.along(Axis::tp))
-    row_parallel.emplace_back(geometry, numerics, consumer, *group.collective, steps, execution.exchange);
 }
 
 void ShardedModel::State::require_execution() const {
@@ -102,8 +98,7 @@ void ShardedModel::State::require_execution() const {
   if (stages() > geometry.n_layers)
     throw UnsupportedLayout(fmt::format("pp={}: {} layers do not give every stage one; allowed: 1..{}",
                                         stages(), geometry.n_layers, geometry.n_layers));
-  if (!execution.stage_ends.empty() || stages() == 1)
-    require_ends("stage_ends", execution.stage_ends, stages(), 1, geometry.n_layers, 1);
+  require_ends("stage_ends", execution.stage_ends, stages(), 1, geometry.n_layers, 1);
   constexpr std::int64_t kAnyPosition = std::int64_t{1} << 40;
   require_ends("context_ends", execution.context_ends, mesh.degree(Axis::cp), 1, kAnyPosition,
                numerics.contract.key_block);
@@ -111,7 +106,7 @@ void ShardedModel::State::require_execution() const {
 
 RankPlace ShardedModel::State::place_of(std::size_t slot) const {
   const Mesh& mesh = groups.mesh();
-  const auto bounds = stage_bounds(geometry.n_layers, stages(), execution.stage_ends);
+  const std::vector<std::int64_t>& ends = execution.stage_ends;
   RankPlace place;
   place.rank = groups.local_ranks()[slot];
   place.tp_degree = tp_degree();
@@ -122,8 +117,9 @@ RankPlace ShardedModel::State::place_of(std::size_t slot) const {
   place.ep = groups.coordinate(slot, Axis::ep);
   place.first_stage = place.pp == 0;
   place.last_stage = place.pp == stages() - 1;
-  place.first_layer = bounds[static_cast<std::size_t>(place.pp)];
-  place.last_layer = bounds[static_cast<std::size_t>(place.pp) + 1];
+  const auto stage = static_cast<std::size_t>(place.pp);
+  place.first_layer = place.first_stage ? 0 : ends[stage - 1];
+  place.last_layer = place.last_stage ? geometry.n_layers : ends[stage];
   std::tie(place.first_expert, place.last_expert) =
       consumer.local_experts(geometry, place.ep_degree, place.ep);
   place.tied = geometry.tied;

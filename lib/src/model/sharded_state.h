@@ -1,20 +1,16 @@
-// What a ShardedModel holds: the weights of its slots, and the sums over each tensor-parallel group.
+// What a ShardedModel holds: how it runs, and the weights of its slots.
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "model/rank_weights.h"
-#include "model/row_parallel.h"
 #include "shardcheck/model/sharded_model.h"
 
 namespace shardcheck {
 
 struct ShardedModel::State {
-  /// `owned` is set where the model made the groups itself.
-  State(Geometry g, const Consumer& used_consumer, std::unique_ptr<MeshGroups> owned, MeshGroups& used_groups,
+  State(Geometry g, const Consumer& used_consumer, std::shared_ptr<const MeshGroups> used_groups,
         Numerics used_numerics, const ForwardSteps& used_steps, Execution used_execution);
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -27,20 +23,26 @@ struct ShardedModel::State {
   int tp_degree() const { return groups.mesh().degree(Axis::tp); }
   bool sequence_parallel() const { return execution.sequence_parallel && tp_degree() > 1; }
   bool is_active(std::size_t slot, int stage) const { return places[slot].pp == stage; }
+  /// visit(group) for the groups along an axis, not pp, that are of a stage.
+  template <typename Visit>
+  void for_each_group(Axis axis, int stage, const Visit& visit) const {
+    for (const MeshGroups::Group& group : groups.along(axis)) {
+      if (is_active(group.slots.front(), stage)) visit(group);
+    }
+  }
   std::int64_t hidden_leaf() const { return numerics.contract.leaf_d_model; }
 
   /// Of this model and no other, also of none made where this one lay.
   std::shared_ptr<const void> identity = std::make_shared<char>();
   Geometry geometry;
   const Consumer& consumer;
-  std::unique_ptr<MeshGroups> owned_groups;
-  MeshGroups& groups;
+  std::shared_ptr<const MeshGroups> held_groups;  // owned where the model made them, else the caller's
+  const MeshGroups& groups;
   Numerics numerics;
   const ForwardSteps& steps;
   Execution execution;
-  std::vector<RankPlace> places;             // by slot
-  std::vector<RankWeights> ranks;            // by slot
-  std::vector<RowParallelSum> row_parallel;  // by tensor-parallel group
+  std::vector<RankPlace> places;   // by slot
+  std::vector<RankWeights> ranks;  // by slot
 
  private:
   RankPlace place_of(std::size_t slot) const;

@@ -14,7 +14,7 @@ StepRows::StepRows(const BatchStep& step, std::span<const std::int64_t> ends)
       if (begin >= end) continue;
       auto& count = counts_[static_cast<std::size_t>(rank)];
       runs_[static_cast<std::size_t>(rank)].push_back(
-          {chunk.sequence, begin, end - begin, rows_ + begin - chunk.first, count});
+          {chunk.sequence, begin, end - begin, rows_ + begin - chunk.first, count, length});
       count += end - begin;
     }
     rows_ += std::ssize(chunk.ids);

@@ -18,6 +18,7 @@ struct RowRun {
   std::int64_t rows = 0;
   std::int64_t step_row = 0;   // the first row's place in the step
   std::int64_t local_row = 0;  // and in the rank's rows
+  std::int64_t length = 0;     // of the sequence, the step's tokens included
 };
 
 class StepRows {

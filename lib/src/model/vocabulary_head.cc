@@ -1,7 +1,6 @@
 #include "model/vocabulary_head.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "model/group_bytes.h"
@@ -29,8 +28,7 @@ std::pair<std::int64_t, std::int64_t> VocabularyHead::range_of(int rank) const {
 
 std::vector<VocabularyHead::Normaliser> VocabularyHead::normalisers() const {
   std::vector<Normaliser> all(parts_.size());
-  for (const MeshGroups::Group& group : vocabulary_groups()) {
-    if (!model_.is_active(group.slots.front(), last_stage())) continue;
+  for_each_group(Axis::tp, [&](const MeshGroups::Group& group) {
     std::vector<std::vector<float>> maxima;
     for (const std::size_t slot : group.slots) maxima.push_back(row_maxima(parts_[slot]));
     if (!is_whole()) all_reduce_max(*group.collective, maxima);
@@ -41,7 +39,7 @@ std::vector<VocabularyHead::Normaliser> VocabularyHead::normalisers() const {
       log_f32(sums[i], own.log_sum);
       own.maximum = std::move(maxima[i]);
     }
-  }
+  });
   return all;
 }
 
@@ -94,34 +92,29 @@ std::vector<Tensor> VocabularyHead::log_softmax() const {
 std::vector<Tensor> VocabularyHead::token_logprobs(std::span<const std::int32_t> targets) const {
   const auto normaliser = normalisers();
   RankMatrices picked(parts_.size());
-  for (const MeshGroups::Group& group : vocabulary_groups()) {
-    if (!model_.is_active(group.slots.front(), last_stage())) continue;
-    std::vector<std::vector<std::uint32_t>> bits;
-    for (const std::size_t slot : group.slots) {
-      const auto [begin, end] = range_of(model_.places[slot].tp);
-      auto& own = bits.emplace_back(static_cast<std::size_t>(parts_[slot].rows));
-      for (const RowRun& run : pass_.rows().runs_of(model_.places[slot].cp)) {
-        for (std::int64_t i = 0; i < run.rows; ++i) {
-          const std::int64_t target = targets[static_cast<std::size_t>(run.step_row + i)];
-          if (target < begin || target >= end) continue;
-          const auto row = static_cast<std::size_t>(run.local_row + i);
-          own[row] = std::bit_cast<std::uint32_t>(logprob(parts_[slot].row(run.local_row + i)[target - begin],
-                                                          normaliser[slot].maximum[row],
-                                                          normaliser[slot].log_sum[row]));
-        }
-      }
-    }
-    std::vector<std::span<std::uint32_t>> buffers;
-    for (auto& own : bits) buffers.emplace_back(own);
-    // One owner each: its bits pass unchanged.
-    if (!is_whole()) group.collective->all_reduce_sum_u32(buffers);
-    for (std::size_t i = 0; i < group.slots.size(); ++i) {
-      Matrix& own = picked[group.slots[i]] = Matrix(std::ssize(bits[i]), 1);
-      if (own.rows > 0) std::memcpy(own.values.data(), bits[i].data(), bits[i].size() * sizeof(float));
-    }
-  }
+  for_each_group(Axis::tp, [&](const MeshGroups::Group& group) {
+    for (const std::size_t slot : group.slots) picked[slot] = picked_on(slot, targets, normaliser[slot]);
+    if (!is_whole()) sum_bits(group, picked);
+  });
   gather_context(picked);
   return on_every_stage(std::move(picked), {pass_.rows().rows()});
+}
+
+Matrix VocabularyHead::picked_on(std::size_t slot, std::span<const std::int32_t> targets,
+                                 const Normaliser& normaliser) const {
+  const Matrix& part = parts_[slot];
+  const auto [begin, end] = range_of(model_.places[slot].tp);
+  Matrix picked(part.rows, 1);
+  for (const RowRun& run : pass_.rows().runs_of(model_.places[slot].cp)) {
+    for (std::int64_t i = 0; i < run.rows; ++i) {
+      const std::int64_t target = targets[static_cast<std::size_t>(run.step_row + i)];
+      if (target < begin || target >= end) continue;
+      const auto row = static_cast<std::size_t>(run.local_row + i);
+      picked.values[row] = logprob(part.row(run.local_row + i)[target - begin], normaliser.maximum[row],
+                                   normaliser.log_sum[row]);
+    }
+  }
+  return picked;
 }
 
 Matrix VocabularyHead::gathered_columns(const MeshGroups::Group& group, const RankMatrices& parts) const {
@@ -142,8 +135,7 @@ Matrix VocabularyHead::gathered_columns(const MeshGroups::Group& group, const Ra
 
 void VocabularyHead::gather_context(RankMatrices& wholes) const {
   if (model_.groups.mesh().degree(Axis::cp) == 1) return;
-  for (const MeshGroups::Group& group : model_.groups.along(Axis::cp)) {
-    if (!model_.is_active(group.slots.front(), last_stage())) continue;
+  for_each_group(Axis::cp, [&](const MeshGroups::Group& group) {
     const std::int64_t width = wholes[group.slots.front()].width;
     gather_rows(group, wholes);
     const Matrix& by_rank = wholes[group.slots.front()];
@@ -156,19 +148,16 @@ void VocabularyHead::gather_context(RankMatrices& wholes) const {
       first += pass_.rows().rows_of(rank);
     }
     for (const std::size_t slot : group.slots) wholes[slot] = ordered;
-  }
+  });
 }
 
 std::vector<Tensor> VocabularyHead::assembled(const RankMatrices& parts) const {
-  RankMatrices wholes(parts.size());
-  for (const MeshGroups::Group& group : vocabulary_groups()) {
-    if (!model_.is_active(group.slots.front(), last_stage())) continue;
-    if (is_whole()) {
-      for (const std::size_t slot : group.slots) wholes[slot] = parts[slot];
-      continue;
-    }
-    const Matrix whole = gathered_columns(group, parts);
-    for (const std::size_t slot : group.slots) wholes[slot] = whole;
+  RankMatrices wholes = parts;
+  if (!is_whole()) {
+    for_each_group(Axis::tp, [&](const MeshGroups::Group& group) {
+      const Matrix whole = gathered_columns(group, parts);
+      for (const std::size_t slot : group.slots) wholes[slot] = whole;
+    });
   }
   gather_context(wholes);
   return on_every_stage(std::move(wholes), {pass_.rows().rows(), model_.geometry.vocab});

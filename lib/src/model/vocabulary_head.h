@@ -24,7 +24,10 @@ class VocabularyHead {
 
  private:
   int last_stage() const { return model_.stages() - 1; }
-  std::span<const MeshGroups::Group> vocabulary_groups() const { return model_.groups.along(Axis::tp); }
+  template <typename Visit>
+  void for_each_group(Axis axis, const Visit& visit) const {
+    model_.for_each_group(axis, last_stage(), visit);
+  }
   bool is_whole() const { return model_.tp_degree() == 1 || model_.consumer.head_is_whole(model_.geometry); }
   /// Vocabulary rows of a tensor-parallel rank.
   std::pair<std::int64_t, std::int64_t> range_of(int rank) const;
@@ -33,6 +36,9 @@ class VocabularyHead {
   struct Normaliser {
     std::vector<float> maximum, log_sum;
   };
+  /// A slot's log-probabilities of the targets that it holds, +0 for the others.
+  Matrix picked_on(std::size_t slot, std::span<const std::int32_t> targets,
+                   const Normaliser& normaliser) const;
   std::vector<Normaliser> normalisers() const;  // by slot; empty on slots of other stages
   std::vector<std::vector<float>> sums_of_group(const MeshGroups::Group& group,
                                                 const std::vector<std::vector<float>>& maxima) const;
