@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "caching_subject.h"
+#include "shardcheck/mutators/effective.h"
 
 namespace shardcheck {
 namespace {
@@ -108,13 +109,41 @@ class CaseJudge {
 
   std::vector<KillCell> judge(const FaultChoice& choice) {
     try {
-      if (const auto reason = choice.fault->why_inapplicable(work_.value, choice.argument)) {
+      const Case judged = choice.fault->judged_on(work_.value);
+      if (const auto reason = choice.fault->why_inapplicable(judged, choice.argument)) {
         return cells_of(choice, CellStatus::not_applicable, *reason);
       }
+      if (choice.fault->effective != nullptr) return judge_effective_weights(choice, judged);
       return judge_faulty(choice, *choice.fault->inject(right_, work_.value, choice.argument));
     } catch (const std::exception& raised) {
       return cells_of(choice, CellStatus::error, fmt::format("the fault raises: {}", raised.what()));
     }
+  }
+
+  std::vector<KillCell> judge_effective_weights(const FaultChoice& choice, Case judged) {
+    auto cells = cells_of(choice, CellStatus::not_applicable, "no forward pass here reads these weights");
+    const Outcome baseline = judge_effective(judged);
+    const std::string line = print_case(judged);
+    if (baseline.verdict != Verdict::passed) {
+      const std::string why = fmt::format("{} fails without a fault: {}", line, baseline.message);
+      if (result_.baseline_failure.empty()) result_.baseline_failure = why;
+      return cells_of(choice, CellStatus::error, why);
+    }
+    judged.fault = choice.text();
+    const Outcome outcome = judge_effective(judged);
+    const auto witness = choice.fault->equivalent == nullptr
+                             ? std::nullopt
+                             : choice.fault->equivalent(judged, choice.argument);
+    for (KillCell& cell : cells) {
+      cell.case_line = line;
+      if (cell.oracle != Oracle::layout) continue;
+      cell.status = status_of(outcome.verdict);
+      cell.message = cell.status == CellStatus::killed ? "" : outcome.message;
+      if (cell.status != CellStatus::survived || !witness) continue;
+      cell.status = CellStatus::equivalent;
+      cell.message = *witness;
+    }
+    return cells;
   }
 
   std::vector<KillCell> judge_faulty(const FaultChoice& choice, Subject& faulty) {

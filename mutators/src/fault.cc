@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "shardcheck/mutators/effective.h"
+
 namespace shardcheck {
 namespace {
 
@@ -42,6 +44,10 @@ const Fault& fault_named(std::string_view name) {
   throw InvalidInput(fmt::format("fault '{}' is not known; {}", name, hint));
 }
 
+bool acts_on_shards(FaultLevel level) {
+  return level == FaultLevel::plan || level == FaultLevel::value || level == FaultLevel::sync;
+}
+
 }  // namespace
 
 bool Fault::expects(Oracle oracle) const {
@@ -77,8 +83,21 @@ std::string_view to_string(FaultLevel level) noexcept {
   return "unknown";
 }
 
+Case Fault::judged_on(Case c) const {
+  if (kind == EffectiveKind::none) return c;
+  c.law = kEffectiveLaw;
+  c.effective = kind;
+  return c;
+}
+
 std::optional<std::string> Fault::why_inapplicable(const Case& c, std::string_view argument) const {
-  if (level == FaultLevel::plan || level == FaultLevel::value) {
+  if (c.effective != kind) {
+    return kind == EffectiveKind::none ? "the case is about weights that no forward pass reads"
+                                       : fmt::format("the case is not about effective={}", to_string(kind));
+  }
+  if (kind != EffectiveKind::none) {
+    if (auto reason = effective_model(kind).why_not(c)) return reason;
+  } else if (!meshes && acts_on_shards(level)) {
     for (const auto& [axis, degree] : c.target.axes) {
       if (axis != "tp" && degree > 1) return fmt::format("the target has ranks along {}", axis);
     }
@@ -134,7 +153,7 @@ std::shared_ptr<Subject> subject_of(const Case& c) {
   auto right = std::make_shared<Subject>();
   if (c.fault.empty()) return right;
   const FaultChoice choice = parse_fault(c.fault);
-  if (choice.fault->why_inapplicable(c, choice.argument)) return right;
+  if (choice.fault->inject == nullptr || choice.fault->why_inapplicable(c, choice.argument)) return right;
   return choice.fault->inject(std::move(right), c, choice.argument);
 }
 

@@ -31,9 +31,11 @@ struct Search {
 };
 
 bool takes(const FaultChoice& choice, const Case& c, std::int64_t wanted, Search& search) {
-  if (search.found >= wanted || choice.fault->why_inapplicable(c, choice.argument)) return false;
+  if (search.found >= wanted) return false;
+  const Case judged = choice.fault->judged_on(c);
+  if (choice.fault->why_inapplicable(judged, choice.argument)) return false;
   const bool is_equivalent =
-      choice.fault->equivalent != nullptr && choice.fault->equivalent(c, choice.argument).has_value();
+      choice.fault->equivalent != nullptr && choice.fault->equivalent(judged, choice.argument).has_value();
   std::int64_t& count = is_equivalent ? search.equivalent : search.found;
   if (count >= wanted) return false;
   ++count;

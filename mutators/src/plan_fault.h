@@ -23,6 +23,9 @@ namespace shardcheck::faults {
 inline constexpr std::string_view kOneRank = "one rank: the injection is the identity";
 inline constexpr std::string_view kUnrepresentable = "the target layout cannot be represented";
 
+/// nullopt: where the fault's own weights are, it acts.
+inline std::optional<std::string> nowhere_inapplicable(const Case&, std::string_view) { return std::nullopt; }
+
 /// kUnrepresentable, kOneRank or nullopt.
 std::optional<std::string> needs_ranks(const Case& c);
 /// kUnrepresentable or nullopt.

@@ -56,7 +56,8 @@ TEST(FaultRegistry, EveryFaultSaysWhatItIs) {
     EXPECT_THAT(fault->reports, Not(IsEmpty())) << fault->name;
     EXPECT_NE(fault->oracles.empty(), fault->law.empty()) << fault->name;
     EXPECT_NE(fault->not_applicable, nullptr) << fault->name;
-    EXPECT_NE(fault->inject, nullptr) << fault->name;
+    EXPECT_NE(fault->inject != nullptr, fault->effective != nullptr) << fault->name;
+    EXPECT_EQ(fault->effective != nullptr, fault->kind != EffectiveKind::none) << fault->name;
   }
 }
 

@@ -58,7 +58,8 @@ double case_size(const Case& c) {
                              g.router_bias,
                              g.activation != zero.activation,
                              g.alibi,
-                             c.sequence_parallel})
+                             c.sequence_parallel,
+                             c.effective != simplest().effective})
     size += differs ? 1.0 : 0.0;
   size += layout_size(c.source) + layout_size(c.target) + layout_size(c.via);
   size += c.seed == 0 ? 0.0 : 1.0 + std::log2(1.0 + static_cast<double>(c.seed));

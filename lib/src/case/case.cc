@@ -285,6 +285,28 @@ Contract contract_of(const Case& c) {
   }
 }
 
+std::string_view to_string(EffectiveKind kind) noexcept {
+  switch (kind) {
+    case EffectiveKind::none:
+      return "none";
+    case EffectiveKind::quantized:
+      return "quantized";
+    case EffectiveKind::adapter:
+      return "adapter";
+    case EffectiveKind::state_space:
+      return "state_space";
+    case EffectiveKind::latent:
+      return "latent";
+    case EffectiveKind::gradient:
+      return "gradient";
+    case EffectiveKind::optimizer:
+      return "optimizer";
+    case EffectiveKind::container:
+      return "container";
+  }
+  return "unknown";
+}
+
 const std::vector<CaseKey>& case_keys() {
   static const std::vector<CaseKey> keys = [] {
     std::vector<CaseKey> list;

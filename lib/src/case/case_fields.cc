@@ -221,6 +221,14 @@ std::vector<Field> family_fields() {
   };
 }
 
+std::vector<std::pair<std::string, EffectiveKind>> effective_kinds() {
+  using enum EffectiveKind;
+  std::vector<std::pair<std::string, EffectiveKind>> kinds;
+  for (const auto kind : {none, quantized, adapter, state_space, latent, gradient, optimizer, container})
+    kinds.emplace_back(to_string(kind), kind);
+  return kinds;
+}
+
 std::vector<Field> run_fields() {
   return {
       choice_field<DType>(
@@ -266,6 +274,8 @@ std::vector<Field> run_fields() {
           "lengths", "even", 1, kMaxTokens, false, [](auto& c) -> auto& { return c.lengths; }),
       list_field<std::int64_t>(
           "chunks", "whole", 1, kMaxTokens, true, [](auto& c) -> auto& { return c.chunks; }),
+      choice_field<EffectiveKind>(
+          "effective", effective_kinds(), [](auto& c) -> auto& { return c.effective; }),
       {"seed", "a whole number in 0..18446744073709551615",
        [](const Case& c) { return std::to_string(c.seed); },
        [](Case& c, std::string_view text) {

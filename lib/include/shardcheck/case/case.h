@@ -24,6 +24,20 @@ class InvalidCase : public InvalidInput {
   using InvalidInput::InvalidInput;
 };
 
+/// Tensors that no forward pass here reads. Laws and faults about them judge effective weights: what the
+/// engine of each rank would compute with, dequantised, adapted, summed or read back.
+enum class EffectiveKind : std::uint8_t {
+  none,
+  quantized,
+  adapter,
+  state_space,
+  latent,
+  gradient,
+  optimizer,
+  container
+};
+std::string_view to_string(EffectiveKind kind) noexcept;
+
 /// The frozen defaults of the case line: the simplest model that has every part.
 Geometry default_geometry();
 
@@ -49,6 +63,7 @@ struct Case {
   std::vector<std::int64_t> lengths;  // lengths=3,17: of every sequence, in place of batch and length
   std::vector<std::int64_t>
       chunks;  // chunks=5,12: positions at which chunks of prefill begin; default: whole
+  EffectiveKind effective = EffectiveKind::none;  // effective=adapter: of laws about effective weights
   std::uint64_t seed = 0;
   std::string fault;  // NAME or NAME:ARGUMENT
   std::string input;  // free text of laws about text; quoted, JSON string escapes

@@ -9,6 +9,7 @@
 
 #include "shardcheck/case/case.h"
 #include "shardcheck/case/subject.h"
+#include "shardcheck/tensor/stream.h"
 #include "shardcheck/tolerance/workbench.h"
 
 namespace shardcheck {
@@ -41,12 +42,27 @@ struct Fault {
   std::shared_ptr<Subject> (*inject)(std::shared_ptr<Subject> inner, const Case& c,
                                      std::string_view argument) = nullptr;
 
+  /// Whether it acts on targets over other axes than tp too, for the levels plan, value and sync.
+  bool meshes = false;
+  /// Moves a drawn case toward those it acts on, for faults that few drawn cases suit: sets what it needs
+  /// (a target over more ranks than KV heads, a remainder) and leaves the rest. The result may still be
+  /// inapplicable.
+  void (*steer)(Case& c, Stream& stream) = nullptr;
+  /// In place of `inject`, for tensors that no forward pass here reads (families Q, L, H, K, C): which, and
+  /// what each rank computes with where the engine has the fault. Judged by the layout oracle alone.
+  EffectiveKind kind = EffectiveKind::none;
+  ShardedTensors (*effective)(const Case& c, std::string_view argument) = nullptr;
+
   /// Whether the oracle must detect it: a declared one, and `exact` where `tree` is declared, but for family
   /// D, whose reduction orders do not exist under exact.
   bool expects(Oracle oracle) const;
 
-  /// Why the fault cannot act on this case, or nullopt: `not_applicable`, and faults of the plan and value
-  /// levels, which know how tensor parallelism cuts, do not touch targets over other axes.
+  /// The case as this fault is judged on: about its kind of effective weights, else as it is.
+  Case judged_on(Case c) const;
+
+  /// Why the fault cannot act on this case, or nullopt: `not_applicable`; a case about other tensors than the
+  /// fault's; and, but for `meshes`, faults of the plan, value and sync levels, which know how tensor
+  /// parallelism cuts, do not touch targets over other axes.
   std::optional<std::string> why_inapplicable(const Case& c, std::string_view argument) const;
 };
 

@@ -1,0 +1,44 @@
+#include "law_support.h"
+#include "shardcheck/mutators/effective.h"
+
+namespace shardcheck::laws {
+namespace {
+
+Outcome check(const Case& c, Subject&) {
+  Outcome outcome = judge_effective(c);
+  outcome.labels.emplace_back(to_string(c.effective));
+  return outcome;
+}
+
+bool has_weights(const Case& c) { return !effective_model(c.effective).why_not(c); }
+
+Case draw(Stream& stream) {
+  std::vector<EffectiveKind> kinds;
+  for (const EffectiveModel* model : all_effective_models()) kinds.push_back(model->kind);
+  const EffectiveKind kind = stream.pick(kinds);
+  Case c;
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    c = draw_for("effective_weights_are_right", stream, {.forward = false});
+    c.effective = kind;
+    if (target_is_sharded(c) && has_weights(c)) break;
+  }
+  return c;
+}
+
+}  // namespace
+
+const Law& effective_weights_are_right() {
+  static const Law law{
+      .name = "effective_weights_are_right",
+      .claim =
+          "What each rank's engine computes with, of weights that are quantised, adapted, "
+          "fused, summed or read back from files, is its part of the unsharded ones, bit for "
+          "bit.",
+      .check = check,
+      .draw = draw,
+      .shares = {{"target_degree>1", 0.9}},
+      .smoke_cases = 200};
+  return law;
+}
+
+}  // namespace shardcheck::laws
