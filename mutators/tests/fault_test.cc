@@ -7,6 +7,7 @@
 #include <set>
 
 #include "random_cases.h"
+#include "shardcheck/mutators/effective.h"
 #include "shardcheck/mutators/seed_figures.h"
 
 namespace shardcheck {
@@ -180,7 +181,14 @@ Case applicable_case(const FaultChoice& choice) {
       }
     }
   }
-  ADD_FAILURE() << "no hand-picked case for " << choice.text();
+  for (std::uint64_t index = 0; choice.fault->steer != nullptr && index < 100; ++index) {
+    Case c = random_case(index);
+    Stream stream(index, "steered");
+    choice.fault->steer(c, stream);
+    if (choice.fault->why_inapplicable(c, choice.argument)) continue;
+    if (choice.fault->equivalent == nullptr || !choice.fault->equivalent(c, choice.argument)) return c;
+  }
+  ADD_FAILURE() << "no case for " << choice.text();
   return hand_picked("seed", "seed");
 }
 
@@ -236,11 +244,55 @@ TEST_P(EveryFault, LeavesSplitAlone) {
       Workbench::first_difference(bench.target(), right, faulty->split(bench.weights(), bench.target())));
 }
 
-INSTANTIATE_TEST_SUITE_P(Catalogue, EveryFault, testing::ValuesIn(every_choice()), [](const auto& choice) {
-  std::string name = choice.param.text();
+std::vector<FaultChoice> choices_that(bool act_on_effective_weights) {
+  auto choices = every_choice();
+  std::erase_if(choices, [&](const FaultChoice& choice) {
+    return (choice.fault->effective != nullptr) != act_on_effective_weights;
+  });
+  return choices;
+}
+
+std::string test_name(const testing::TestParamInfo<FaultChoice>& info) {
+  std::string name = info.param.text();
   std::ranges::replace(name, ':', '_');
   return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalogue, EveryFault, testing::ValuesIn(choices_that(false)), test_name);
+
+class EveryEffectiveFault : public testing::TestWithParam<FaultChoice> {};
+
+TEST_P(EveryEffectiveFault, IsKilledWhereItActsAndKeepsShapesAndDtypes) {
+  const FaultChoice& choice = GetParam();
+  std::int64_t acted = 0;
+  for (std::uint64_t index = 0; index < 200 && acted < 10; ++index) {
+    Case c = choice.fault->judged_on(random_case(index));
+    Stream stream(index, "steered");
+    if (choice.fault->steer != nullptr) choice.fault->steer(c, stream);
+    if (choice.fault->why_inapplicable(c, choice.argument)) continue;
+    EXPECT_EQ(judge_effective(c).verdict, Verdict::passed)
+        << print_case(c) << ' ' << judge_effective(c).message;
+    const ShardedTensors right = effective_model(c.effective).delivered(c);
+    const ShardedTensors faulty = choice.fault->effective(c, choice.argument);
+    ASSERT_EQ(right.size(), faulty.size());
+    for (const auto& [name, ranks] : right) {
+      const auto& others = faulty.at(name);
+      ASSERT_EQ(ranks.size(), others.size()) << name;
+      for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        EXPECT_EQ(ranks[rank].shape(), others[rank].shape()) << name;
+        EXPECT_EQ(ranks[rank].dtype(), others[rank].dtype()) << name;
+      }
+    }
+    const bool equivalent =
+        choice.fault->equivalent != nullptr && choice.fault->equivalent(c, choice.argument);
+    c.fault = choice.text();
+    EXPECT_EQ(judge_effective(c).verdict, equivalent ? Verdict::passed : Verdict::failed) << print_case(c);
+    acted += equivalent ? 0 : 1;
+  }
+  EXPECT_EQ(acted, 10) << "cases in which it acts";
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalogue, EveryEffectiveFault, testing::ValuesIn(choices_that(true)), test_name);
 
 }  // namespace
 }  // namespace shardcheck

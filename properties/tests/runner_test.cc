@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "shardcheck/mutators/effective.h"
 #include "shardcheck/mutators/fault.h"
 #include "shardcheck/properties/generator.h"
 
@@ -170,7 +171,9 @@ TEST(RunnerFaultTest, EveryFaultIsFoundByALaw) {
     const bool bytes = std::ranges::find(fault->oracles, Oracle::layout) != fault->oracles.end();
     RunOptions options = options_with_fault(std::string(fault->name));
     if (!bytes) options.arithmetic = Arithmetic::tree;
-    const std::string_view seen_by = bytes ? "reshard_equals_gather_then_split" : "sharded_equals_reference";
+    const std::string_view seen_by = fault->effective != nullptr ? kEffectiveLaw
+                                     : bytes                     ? "reshard_equals_gather_then_split"
+                                                                 : "sharded_equals_reference";
     const Law& law = law_named(fault->law.empty() ? seen_by : fault->law);
     EXPECT_EQ(run_law(law, options).verdict, Verdict::failed) << fault->name << " under " << law.name;
   }
