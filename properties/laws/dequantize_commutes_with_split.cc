@@ -4,49 +4,16 @@
 #include <numeric>
 
 #include "law_support.h"
-#include "shardcheck/layout/quantized.h"
+#include "shardcheck/mutators/quantized_problem.h"
 
 namespace shardcheck::laws {
 namespace {
 
 using Lengths = std::vector<std::int64_t>;
 
-/// A quantised weight of the case's model, with random bytes.
-struct Problem {
-  QuantizedMatrix matrix;
-  ParallelStyle style = ParallelStyle::column;
-  int degree = 1;
-  TensorMap full;
-
-  /// What the style cuts, each length on its own.
-  Lengths cut_lengths() const {
-    return style == ParallelStyle::column ? matrix.stacked() : Lengths{matrix.in};
-  }
-};
-
-/// The sharding rules, written down apart from placements: what the extents of any matrix, and those of a
-/// rank of a cut one, must be multiples of.
-struct Units {
-  std::int64_t own_out = 1, own_in = 1, cut_out = 1, cut_in = 1;
-};
-
-Units units_of(const Gptq& format) {
-  const std::int64_t values = format.bits == 3 ? 32 : 32 / format.bits;
-  const bool whole_scales = format.act_order || format.group == -1;
-  return {values, values, values, whole_scales ? values : std::lcm(values, format.group)};
-}
-Units units_of(const Awq& format) { return {8, format.group, 8, format.group}; }
-Units units_of(const Fp8PerTensor&) { return {}; }
-Units units_of(const Fp8PerChannel&) { return {}; }
-Units units_of(const Fp8Block& format) { return {1, 1, format.block_out, format.block_in}; }
-Units units_of(const Mxfp8&) { return {1, 32, 1, 32}; }
-Units units_of(const QuantFormat& format) {
-  return std::visit([](const auto& f) { return units_of(f); }, format);
-}
-
 /// Whether every rank holds whole words, groups and blocks, and no block lies in two stacked parts.
-bool is_representable(const Problem& problem) {
-  const Units units = units_of(problem.matrix.format);
+bool is_representable(const QuantizedProblem& problem) {
+  const QuantUnits units = units_of(problem.matrix.format);
   const Lengths parts = problem.matrix.stacked();
   if (!std::all_of(parts.begin(), parts.end() - 1, [&](auto part) { return part % units.cut_out == 0; }))
     return false;
@@ -87,7 +54,7 @@ std::int64_t draw_length(Stream& stream, std::int64_t items, std::int64_t own, s
 
 QuantizedMatrix draw_matrix(Stream& stream, const Geometry& g, ParallelStyle style) {
   QuantizedMatrix matrix{"", draw_format(stream)};
-  const Units units = units_of(matrix.format);
+  const QuantUnits units = units_of(matrix.format);
   const bool attention = stream.chance(1, 2);
   const std::int64_t other = stream.integer(1, 2);
   if (style == ParallelStyle::row) {
@@ -107,107 +74,22 @@ QuantizedMatrix draw_matrix(Stream& stream, const Geometry& g, ParallelStyle sty
   return matrix;
 }
 
-/// Any bits, except that scales of 16 and 32 bits are finite and positive.
-Tensor draw_tensor(Stream& stream, DType dtype, const Shape& shape) {
-  Tensor tensor = Tensor::uninitialized(dtype, shape);
-  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-    std::uint64_t bits = stream.next_u32();
-    if (dtype == DType::f16) bits = 0x2000U + bits % 0x2000U;
-    if (dtype == DType::f32) bits = 0x3c000000U + bits % 0x04000000U;
-    tensor.set_bits(i, bits);
-  }
-  return tensor;
-}
-
-std::int64_t blocks_of(std::int64_t length, std::int64_t block) { return (length + block - 1) / block; }
-
-TensorMap draw_tensors(Stream& stream, const QuantizedMatrix& m, const Gptq& format) {
-  const std::int64_t group = format.group == -1 ? m.in : format.group;
-  const std::int64_t groups = blocks_of(m.in, group);
-  std::vector<std::int32_t> ids;
-  for (std::int64_t i = 0; i < m.in; ++i) ids.push_back(static_cast<std::int32_t>(i / group));
-  if (format.act_order) stream.shuffle(std::span(ids));
-  Tensor g_idx = Tensor::uninitialized(DType::i32, {m.in});
-  std::ranges::copy(ids, g_idx.mutable_as<std::int32_t>().begin());
-  return {{"qweight", draw_tensor(stream, DType::i32, {m.in * format.bits / 32, m.out})},
-          {"qzeros", draw_tensor(stream, DType::i32, {groups, m.out * format.bits / 32})},
-          {"scales", draw_tensor(stream, DType::f16, {groups, m.out})},
-          {"g_idx", g_idx}};
-}
-
-TensorMap draw_tensors(Stream& stream, const QuantizedMatrix& m, const Awq& format) {
-  const std::int64_t groups = m.in / format.group;
-  return {{"qweight", draw_tensor(stream, DType::i32, {m.in, m.out / 8})},
-          {"qzeros", draw_tensor(stream, DType::i32, {groups, m.out / 8})},
-          {"scales", draw_tensor(stream, DType::f16, {groups, m.out})}};
-}
-
-TensorMap draw_float8(Stream& stream, const QuantizedMatrix& m, DType dtype, const std::string& scale,
-                      DType scale_dtype, const Shape& scale_shape) {
-  return {{"weight", draw_tensor(stream, dtype, {m.out, m.in})},
-          {scale, draw_tensor(stream, scale_dtype, scale_shape)}};
-}
-
-TensorMap draw_tensors(Stream& stream, const QuantizedMatrix& m, const Fp8PerTensor& format) {
-  const std::int64_t scales = format.fused_scale ? 1 : std::ssize(m.stacked());
-  return draw_float8(stream, m, format.dtype, "weight_scale", DType::f32, {scales});
-}
-
-TensorMap draw_tensors(Stream& stream, const QuantizedMatrix& m, const Fp8PerChannel& format) {
-  const Shape shape = format.keep_dim ? Shape{m.out, 1} : Shape{m.out};
-  return draw_float8(stream, m, format.dtype, "weight_scale", DType::f32, shape);
-}
-
-TensorMap draw_tensors(Stream& stream, const QuantizedMatrix& m, const Fp8Block& format) {
-  return draw_float8(stream, m, format.dtype, "weight_scale_inv", DType::f32,
-                     {blocks_of(m.out, format.block_out), blocks_of(m.in, format.block_in)});
-}
-
-TensorMap draw_tensors(Stream& stream, const QuantizedMatrix& m, const Mxfp8& format) {
-  return draw_float8(stream, m, format.dtype, "weight_scale", DType::f8_e8m0, {m.out, m.in / 32});
-}
-
-Problem problem_of(const Case& c) {
+QuantizedProblem problem_of(const Case& c) {
   Stream stream(c.seed, "quantized weight");
-  Problem problem;
+  QuantizedProblem problem;
   problem.style = stream.chance(1, 2) ? ParallelStyle::row : ParallelStyle::column;
   problem.degree = c.target.tp_degree();
   problem.matrix = draw_matrix(stream, c.geometry, problem.style);
-  problem.full = std::visit([&](const auto& format) { return draw_tensors(stream, problem.matrix, format); },
-                            problem.matrix.format);
+  problem.full = random_tensors(stream, problem.matrix);
   return problem;
 }
 
-/// The rows or columns of a dense weight that a rank holds: its share of every length, in order.
-Tensor share_of(const Tensor& weight, const Problem& problem, int rank) {
-  Lengths held;
-  std::int64_t offset = 0;
-  for (const std::int64_t length : problem.cut_lengths()) {
-    const std::int64_t share = length / problem.degree;
-    for (std::int64_t i = 0; i < share; ++i) held.push_back(offset + rank * share + i);
-    offset += length;
-  }
-  const bool rows = problem.style == ParallelStyle::column;
-  const std::int64_t count = std::ssize(held);
-  const Shape shape{rows ? count : weight.dim(0), rows ? weight.dim(1) : count};
-  Tensor share = Tensor::uninitialized(DType::f32, shape);
-  auto out = share.mutable_f32().begin();
-  for (std::int64_t o = 0; o < shape[0]; ++o) {
-    for (std::int64_t i = 0; i < shape[1]; ++i) {
-      const std::int64_t row = rows ? held[static_cast<std::size_t>(o)] : o;
-      const std::int64_t column = rows ? i : held[static_cast<std::size_t>(i)];
-      *out++ = weight.f32()[static_cast<std::size_t>(row * weight.dim(1) + column)];
-    }
-  }
-  return share;
-}
-
-std::string describe(const Problem& problem) {
+std::string describe(const QuantizedProblem& problem) {
   return fmt::format("{} {} {} parallel", problem.matrix.name, to_string(problem.matrix.format),
                      to_string(problem.style));
 }
 
-Difference difference_of(const Problem& problem, std::string expected, std::string actual) {
+Difference difference_of(const QuantizedProblem& problem, std::string expected, std::string actual) {
   Difference d;
   d.parameter = problem.matrix.name;
   d.target_degree = problem.degree;
@@ -216,9 +98,9 @@ Difference difference_of(const Problem& problem, std::string expected, std::stri
   return d;
 }
 
-Outcome check_rank(const Problem& problem, int rank, const Tensor& weight, const TensorMap& shard) {
+Outcome check_rank(const QuantizedProblem& problem, int rank, const Tensor& weight, const TensorMap& shard) {
   const PlacedQuantized placed(problem.matrix, problem.style, problem.degree);
-  const Tensor expected = share_of(weight, problem, rank);
+  const Tensor expected = problem.share_of(weight, rank);
   const std::string where = fmt::format("{}, rank {} of {}", describe(problem), rank, problem.degree);
   Difference d = difference_of(problem, "", "");
   d.rank = rank;
@@ -240,7 +122,7 @@ Outcome check_rank(const Problem& problem, int rank, const Tensor& weight, const
   }
 }
 
-Outcome check_shards(const Problem& problem, const std::vector<TensorMap>& shards, Digest& digest) {
+Outcome check_shards(const QuantizedProblem& problem, const std::vector<TensorMap>& shards, Digest& digest) {
   if (std::ssize(shards) != problem.degree)
     return Outcome::fail(
         fmt::format("{}: {} ranks, expected {}", describe(problem), shards.size(), problem.degree));
@@ -255,7 +137,7 @@ Outcome check_shards(const Problem& problem, const std::vector<TensorMap>& shard
 }
 
 /// Splits, and compares accepting or refusing with the rules.
-Outcome check_split(const Problem& problem, Subject& subject, Digest& digest) {
+Outcome check_split(const QuantizedProblem& problem, Subject& subject, Digest& digest) {
   const bool expected = is_representable(problem);
   const auto wrong = [&](const std::string& actual) {
     return Outcome::fail(
@@ -275,7 +157,7 @@ Outcome check_split(const Problem& problem, Subject& subject, Digest& digest) {
   return expected ? check_shards(problem, shards, digest) : wrong("accepted");
 }
 
-std::vector<std::string> labels_of(const Problem& problem) {
+std::vector<std::string> labels_of(const QuantizedProblem& problem) {
   const std::string format = to_string(problem.matrix.format);
   std::vector<std::string> labels = {format.substr(0, format.find('('))};
   const auto* gptq = std::get_if<Gptq>(&problem.matrix.format);
@@ -286,7 +168,7 @@ std::vector<std::string> labels_of(const Problem& problem) {
 }
 
 Outcome check(const Case& c, Subject& subject) {
-  const Problem problem = problem_of(c);
+  const QuantizedProblem problem = problem_of(c);
   Digest digest;
   Outcome outcome = check_split(problem, subject, digest);
   outcome.labels = labels_of(problem);

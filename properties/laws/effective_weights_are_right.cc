@@ -36,7 +36,13 @@ const Law& effective_weights_are_right() {
           "bit.",
       .check = check,
       .draw = draw,
-      .shares = {{"target_degree>1", 0.9}},
+      .shares = {{"target_degree>1", 0.9},
+                 {"quantized", 0.05},
+                 {"adapter", 0.05},
+                 {"state_space", 0.05},
+                 {"latent", 0.05},
+                 {"gradient", 0.05},
+                 {"optimizer", 0.05}},
       .smoke_cases = 200};
   return law;
 }
