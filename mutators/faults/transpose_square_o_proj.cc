@@ -1,6 +1,4 @@
 // A square weight transposed once too often: shapes cannot tell.
-#include <cstring>
-
 #include "plan_fault.h"
 
 namespace shardcheck::faults {
@@ -9,21 +7,6 @@ namespace {
 bool hits(const LayoutEntry& entry, std::string_view) {
   const Shape& shape = entry.placed.shape();
   return stacks(entry, {"o_proj"}) && shape[0] == shape[1] && shape[0] > 1;
-}
-
-Tensor transposed(const Tensor& matrix) {
-  Tensor out = Tensor::uninitialized(matrix.dtype(), {matrix.dim(1), matrix.dim(0)});
-  const auto size = static_cast<std::size_t>(size_bits(matrix.dtype()) / 8);
-  const auto rows = static_cast<std::size_t>(matrix.dim(0));
-  const auto columns = static_cast<std::size_t>(matrix.dim(1));
-  const std::byte* from = matrix.bytes().data();
-  std::byte* to = out.mutable_bytes().data();
-  for (std::size_t i = 0; i < rows; ++i) {
-    for (std::size_t j = 0; j < columns; ++j) {
-      std::memcpy(to + (j * rows + i) * size, from + (i * columns + j) * size, size);
-    }
-  }
-  return out;
 }
 
 void hurt(const LayoutEntry& entry, std::string_view, std::vector<Tensor>& shards) {
