@@ -102,12 +102,26 @@ class StepsDecorator : public ForwardSteps {
                         float* sums) const override {
     return inner_.norm_statistics(site, x, rows, width, sums);
   }
+  double rope_theta(const StepSite& site) const override { return inner_.rope_theta(site); }
+  std::int64_t rotary_position(const StepSite& site, const RotaryPlace& place) const override {
+    return inner_.rotary_position(site, place);
+  }
+  std::int64_t first_head(const StepSite& site, const LocalExtent& extent) const override {
+    return inner_.first_head(site, extent);
+  }
   bool rope_is_half_split(const StepSite& site) const override { return inner_.rope_is_half_split(site); }
   std::int64_t kv_head_of(const StepSite& site, const Consumer& consumer, const LocalExtent& extent,
                           std::int64_t head) const override {
     return inner_.kv_head_of(site, consumer, extent, head);
   }
   bool causal(const StepSite& site) const override { return inner_.causal(site); }
+  std::int64_t masked_queries(const StepSite& site, std::int64_t length) const override {
+    return inner_.masked_queries(site, length);
+  }
+  void before_bias(const StepSite& site, std::string_view role, std::span<float> bias) const override {
+    inner_.before_bias(site, role, bias);
+  }
+  bool masks_embedding(const StepSite& site) const override { return inner_.masks_embedding(site); }
   void after_partial(const StepSite& site, std::string_view role, std::span<float> partial) const override {
     inner_.after_partial(site, role, partial);
   }
