@@ -31,11 +31,16 @@ std::optional<std::string> needs_ranks(const Case& c);
 /// kUnrepresentable or nullopt.
 std::optional<std::string> needs_layout(const Case& c);
 
+/// What a rotary embedding needs to act: kUnrepresentable, that there is none, or nullopt.
+std::optional<std::string> needs_rope(const Case& c);
+
 /// The case's target or source layout, nullptr when it cannot be represented. The last one is remembered per
 /// thread.
 std::shared_ptr<const Layout> target_layout(const Case& c);
 std::shared_ptr<const Layout> source_layout(const Case& c);
 
+/// Tokens of the longest sequence.
+std::int64_t longest_sequence(const Case& c);
 /// The tokens the case runs on.
 Tokens tokens_of(const Case& c);
 
@@ -74,6 +79,30 @@ void clear_rows(Tensor& tensor, std::int64_t first, std::int64_t count);
 std::size_t row_bytes(const Tensor& tensor);
 /// Right shards replaced by those of another placement of the same tensor.
 void recut(const LayoutEntry& entry, Placement placement, std::vector<Tensor>& shards);
+
+/// Rows as columns.
+Tensor transposed(const Tensor& matrix);
+/// Every value replaced by change(value), rounded to the tensor's dtype.
+void change_values(Tensor& tensor, const std::function<float(float)>& change);
+
+/// The file tensor of another layer that holds the same roles. Throws std::out_of_range when there is none.
+const LayoutEntry& in_layer(const Layout& layout, const LayoutEntry& entry, std::int64_t layer);
+/// All weights of the case's model as another seed draws them.
+TensorMap earlier_weights(const Case& c, DType dtype);
+/// That of all of them.
+DType dtype_of(const ShardedTensors& shards);
+
+// Moves of a drawn case, for Fault::steer.
+
+/// Tables of the seed, which hold every role and run over every axis, in place of others.
+void use_seed_tables(Case& c);
+/// A dense Llama whose layouts are tables for it.
+void use_plain_llama(Case& c);
+/// Biases on o_proj and down, encoded in the target in one of the three ways; as shares only where sharing
+/// rounds nothing.
+void give_row_biases(Case& c, Stream& stream);
+/// Experts beside a shared one in every layer, in tables that have them.
+void give_shared_expert(Case& c, Stream& stream);
 
 /// Damage to all delivered shards of a layout.
 using Damage = void (*)(const Case& c, const Layout& target, std::string_view argument,

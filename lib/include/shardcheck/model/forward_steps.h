@@ -29,9 +29,9 @@ struct StepSite {
 
 /// Where a token stands, for its rotary angles.
 struct RotaryPlace {
-  std::int64_t position = 0;    // in its sequence
-  std::int64_t held_from = 0;   // first position that the context-parallel rank holds
-  std::int64_t step_from = 0;   // position of the first token of the sequence in this step
+  std::int64_t position = 0;   // in its sequence
+  std::int64_t held_from = 0;  // first position that the context-parallel rank holds
+  std::int64_t step_from = 0;  // position of the first token of the sequence in this step
 };
 
 class ForwardSteps {
