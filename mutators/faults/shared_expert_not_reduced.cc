@@ -22,9 +22,7 @@ const Fault& shared_expert_not_reduced() {
       .name = "shared_expert_not_reduced",
       .family = 'B',
       .level = FaultLevel::forward,
-      .claim =
-          "The partial sums of the shared expert are not reduced: each rank adds its own to the routed "
-          "experts'.",
+      .claim = "The partial sums of the last layer's shared expert are not reduced: each rank adds its own.",
       .reports = {"A51"},
       .oracles = {Oracle::tree, Oracle::native},
       .arguments = {},
