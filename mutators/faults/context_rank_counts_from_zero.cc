@@ -35,10 +35,9 @@ const Fault& context_rank_counts_from_zero() {
       .steer =
           [](Case& c, Stream&) {
             use_seed_tables(c);
-            c.target.axes = {{"cp", 2}, {"tp", c.target.tp_degree()}};
+            run_over(c, "cp");
             c.geometry.rope = Rope::half;
             c.key_block = 8;
-            c.context_ends.clear();
             c.length = 20;
             c.lengths.clear();
           }};

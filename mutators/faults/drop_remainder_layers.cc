@@ -1,6 +1,5 @@
 // Layers that are left over where stages share them out by an integer division.
 #include <algorithm>
-#include <charconv>
 
 #include "plan_fault.h"
 
@@ -14,16 +13,15 @@ std::int64_t built_layers(const Case& c) {
 
 class FirstLayers final : public StepsDecorator {
  public:
-  FirstLayers(const ForwardSteps& inner, std::string_view count) : StepsDecorator(inner) {
-    std::from_chars(count.data(), count.data() + count.size(), built_);
-  }
+  FirstLayers(const ForwardSteps& inner, std::string_view count)
+      : StepsDecorator(inner), built_(number_in(count)) {}
   void after_partial(const StepSite& site, std::string_view role, std::span<float> partial) const override {
     inner().after_partial(site, role, partial);
     if (site.layer >= built_) std::ranges::fill(partial, 0.0F);
   }
 
  private:
-  std::int64_t built_ = 0;
+  std::int64_t built_;
 };
 
 }  // namespace
@@ -51,7 +49,7 @@ const Fault& drop_remainder_layers() {
           [](Case& c, Stream& stream) {
             use_seed_tables(c);
             c.geometry.n_layers = 3;
-            c.target.axes = {{"pp", 2}, {"tp", c.target.tp_degree()}};
+            run_over(c, "pp");
             (stream.chance(1, 2) ? c.target.first_stage_layers : c.target.last_stage_layers) = 2;
           }};
   return fault;

@@ -52,7 +52,7 @@ const Fault& stage_layers_by_local_number() {
           [](Case& c, Stream&) {
             use_seed_tables(c);
             c.geometry.n_layers = 2;
-            c.target.axes = {{"pp", 2}, {"tp", c.target.tp_degree()}};
+            run_over(c, "pp");
           }};
   return fault;
 }

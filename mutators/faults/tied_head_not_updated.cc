@@ -48,7 +48,7 @@ const Fault& tied_head_not_updated() {
             c.geometry.tied = true;
             c.geometry.n_layers = 2;
             c.target.table = stream.chance(1, 2) ? "vllm-llama" : "megatron-llama";
-            c.target.axes = {{"pp", 2}, {"tp", c.target.tp_degree()}};
+            run_over(c, "pp");
           }};
   return fault;
 }

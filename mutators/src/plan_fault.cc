@@ -197,6 +197,8 @@ void recut(const LayoutEntry& entry, Placement placement, std::vector<Tensor>& s
   shards = split_tensor(wrong, gather_tensor(entry.placed, shards));
 }
 
+std::int64_t number_in(std::string_view argument) { return std::stoll(std::string(argument)); }
+
 Tensor transposed(const Tensor& matrix) {
   const auto rows = static_cast<std::size_t>(matrix.dim(0)),
              columns = static_cast<std::size_t>(matrix.dim(1));
@@ -239,6 +241,14 @@ void use_seed_tables(Case& c) {
   for (LayoutName* name : {&c.source, &c.target, &c.via}) {
     if (!name->table.starts_with("seed")) name->table = "seed";
   }
+}
+
+void run_over(Case& c, std::string_view axis) {
+  const int ranks = c.target.tp_degree();
+  c.target = {c.target.table, {}};
+  if (axis != "tp") c.target.axes.emplace_back(axis, 2);
+  if (ranks > 1) c.target.axes.emplace_back("tp", ranks);
+  c.context_ends.clear();
 }
 
 void use_plain_llama(Case& c) {

@@ -96,6 +96,8 @@ DType dtype_of(const ShardedTensors& shards);
 
 /// Tables of the seed, which hold every role and run over every axis, in place of others.
 void use_seed_tables(Case& c);
+/// A target over its tp ranks, and over two along another axis.
+void run_over(Case& c, std::string_view axis);
 /// A dense Llama whose layouts are tables for it.
 void use_plain_llama(Case& c);
 /// Biases on o_proj and down, encoded in the target in one of the three ways; as shares only where sharing
@@ -150,6 +152,9 @@ class StepsDecorator : public ForwardSteps {
   void before_bias(const StepSite& site, std::string_view role, std::span<float> bias) const override {
     inner_.before_bias(site, role, bias);
   }
+  std::int64_t padding_in_softmax(const StepSite& site) const override {
+    return inner_.padding_in_softmax(site);
+  }
   bool masks_embedding(const StepSite& site) const override { return inner_.masks_embedding(site); }
   void after_partial(const StepSite& site, std::string_view role, std::span<float> partial) const override {
     inner_.after_partial(site, role, partial);
@@ -185,6 +190,9 @@ class StepsDecorator : public ForwardSteps {
  private:
   const ForwardSteps& inner_;
 };
+
+/// A number that a fault hands to its steps as their argument.
+std::int64_t number_in(std::string_view argument);
 
 /// A subject that runs with the given faulty steps. `Steps` is constructed from the inner steps and the
 /// argument.

@@ -10,6 +10,7 @@
 #include "shardcheck/model/row_parallel_linear.h"
 
 namespace shardcheck {
+
 ForwardPass::ForwardPass(const ShardedModel::State& model, const BatchStep& step, KvCache::State& cache)
     : model_(model),
       cache_(cache),

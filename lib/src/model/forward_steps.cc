@@ -65,6 +65,8 @@ bool ForwardSteps::ships_leaves(const StepSite& /*site*/) const { return false; 
 
 int ForwardSteps::reductions(const StepSite& /*site*/, std::string_view /*role*/) const { return 1; }
 
+std::int64_t ForwardSteps::padding_in_softmax(const StepSite& /*site*/) const { return 0; }
+
 bool ForwardSteps::masks_embedding(const StepSite& /*site*/) const { return true; }
 
 std::pair<std::int64_t, std::int64_t> ForwardSteps::embedding_range(const StepSite& /*site*/,

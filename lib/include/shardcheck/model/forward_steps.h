@@ -67,7 +67,7 @@ class ForwardSteps {
   virtual bool causal(const StepSite& site) const;
 
   /// Queries at positions below this one are masked causally, if attention is causal; the others see every
-  /// key. Asked where one rank holds all positions of a sequence of `length`: never below it.
+  /// key. Of a sequence of `length` positions, which one rank holds: all, `length`.
   virtual std::int64_t masked_queries(const StepSite& site, std::int64_t length) const;
 
   /// Where blocks of key positions begin, for `rows` queries from position `first_query` on: 0, absolute.
@@ -103,6 +103,9 @@ class ForwardSteps {
 
   /// How many times the partial sums of a row-parallel layer are reduced: 1. 0 keeps the partial sum.
   virtual int reductions(const StepSite& site, std::string_view role) const;
+
+  /// How many logits of padding, which are zero, the sum of exponentials over the vocabulary counts: none.
+  virtual std::int64_t padding_in_softmax(const StepSite& site) const;
 
   /// Whether a rank's embedding gives zeros for tokens of other ranks: else the nearest row it has.
   virtual bool masks_embedding(const StepSite& site) const;
