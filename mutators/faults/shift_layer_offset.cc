@@ -1,22 +1,16 @@
 // Layers numbered from another layer on.
-#include <map>
-
 #include "plan_fault.h"
 
 namespace shardcheck::faults {
 namespace {
 
-/// File tensor of the next layer that holds the same roles.
-const LayoutEntry& next_layer(const Layout& layout, const LayoutEntry& entry) {
-  const LogicalTensor& part = entry.parts.front();
-  const std::int64_t next = (part.layer + 1) % layout.geometry.n_layers;
-  return layout.entry_of(logical_name(part.role, next));
-}
-
 void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {
   const ShardedTensors right = shards;
   for (const LayoutEntry& entry : target.entries) {
-    if (entry.parts.front().layer >= 0) shards.at(entry.name) = right.at(next_layer(target, entry).name);
+    const std::int64_t layer = entry.parts.front().layer;
+    if (layer < 0) continue;
+    const std::int64_t next = (layer + 1) % target.geometry.n_layers;
+    shards.at(entry.name) = right.at(in_layer(target, entry, next).name);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -85,6 +86,13 @@ std::optional<std::string> needs_ranks(const Case& c) {
   if (c.target.tp_degree() > 1) return needs_layout(c);
   return std::string(kOneRank);
 }
+
+std::optional<std::string> needs_rope(const Case& c) {
+  if (c.geometry.rope == Rope::none) return "the model has no rotary embedding";
+  return needs_layout(c);
+}
+
+std::int64_t longest_sequence(const Case& c) { return std::ranges::max(lengths_of(c)); }
 
 Tokens tokens_of(const Case& c) { return make_tokens(c.geometry, c.batch, c.length, 10000 + c.seed); }
 
@@ -202,6 +210,92 @@ void clear_rows(Tensor& tensor, std::int64_t first, std::int64_t count) {
 void recut(const LayoutEntry& entry, Placement placement, std::vector<Tensor>& shards) {
   const PlacedTensor wrong(entry.name, entry.placed.shape(), std::move(placement), entry.placed.degree());
   shards = split_tensor(wrong, gather_tensor(entry.placed, shards));
+}
+
+std::int64_t number_in(std::string_view argument) { return std::stoll(std::string(argument)); }
+
+Tensor transposed(const Tensor& matrix) {
+  const auto rows = static_cast<std::size_t>(matrix.dim(0)),
+             columns = static_cast<std::size_t>(matrix.dim(1));
+  Tensor out = Tensor::uninitialized(matrix.dtype(), {matrix.dim(1), matrix.dim(0)});
+  const auto size = static_cast<std::size_t>(size_bits(matrix.dtype()) / 8);
+  std::byte* to = out.mutable_bytes().data();
+  for (std::size_t column = 0; column < columns; ++column) {
+    for (std::size_t row = 0; row < rows; ++row, to += size)
+      std::memcpy(to, matrix.bytes().data() + (row * columns + column) * size, size);
+  }
+  return out;
+}
+
+void change_values(Tensor& tensor, const std::function<float(float)>& change) {
+  const DType dtype = tensor.dtype();
+  Tensor values = tensor.to(DType::f32);
+  for (float& value : values.mutable_f32()) value = change(value);
+  tensor = values.to(dtype);
+}
+
+const LayoutEntry& in_layer(const Layout& layout, const LayoutEntry& entry, std::int64_t layer) {
+  const LogicalTensor& part = entry.parts.front();
+  return layout.entry_of(logical_name(part.role, layer, part.expert));
+}
+
+TensorMap earlier_weights(const Case& c, DType dtype) {
+  return make_weights(c.geometry, c.weights, c.seed + 1, dtype);
+}
+
+DType dtype_of(const ShardedTensors& shards) {
+  for (const auto& [name, ranks] : shards) {
+    for (const Tensor& shard : ranks) {
+      if (shard.elements() > 0) return shard.dtype();
+    }
+  }
+  return DType::f32;
+}
+
+void use_seed_tables(Case& c) {
+  for (LayoutName* name : {&c.source, &c.target, &c.via}) {
+    if (!name->table.starts_with("seed")) name->table = "seed";
+  }
+}
+
+void run_over(Case& c, std::string_view axis) {
+  const int ranks = c.target.tp_degree();
+  c.target = {c.target.table, {}};
+  if (axis != "tp") c.target.axes.emplace_back(axis, 2);
+  if (ranks > 1) c.target.axes.emplace_back("tp", ranks);
+  c.context_ends.clear();
+}
+
+void use_plain_llama(Case& c) {
+  Geometry& g = c.geometry;
+  g.n_experts = g.expert_ffn = g.shared_ffn = g.dense_layers = g.positions = 0;
+  g.norm = Norm::rms;
+  g.gated = true;
+  g.sinks = g.mlp_bias = g.router_bias = false;
+  use_seed_tables(c);
+}
+
+void give_row_biases(Case& c, Stream& stream) {
+  use_plain_llama(c);
+  c.geometry.o_bias = c.geometry.mlp_bias = true;
+  for (LayoutName* name : {&c.source, &c.target, &c.via}) name->table = "seed";
+  const bool exact_shares = std::has_single_bit(static_cast<unsigned>(c.target.tp_degree()));
+  switch (stream.integer(exact_shares ? 0 : 1, 2)) {
+    case 0:
+      c.target.table = "seed-bias-divided";
+      break;
+    case 1:
+      c.target.table = "seed-bias-on-first-rank";
+      break;
+    default:
+      break;
+  }
+}
+
+void give_shared_expert(Case& c, Stream& /*stream*/) {
+  use_plain_llama(c);
+  c.geometry.n_experts = 4;
+  c.geometry.expert_ffn = c.geometry.shared_ffn = c.geometry.ffn;
 }
 
 std::shared_ptr<Subject> damage_delivery(std::shared_ptr<Subject> inner, const Case& c,

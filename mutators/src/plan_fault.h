@@ -31,11 +31,16 @@ std::optional<std::string> needs_ranks(const Case& c);
 /// kUnrepresentable or nullopt.
 std::optional<std::string> needs_layout(const Case& c);
 
+/// What a rotary embedding needs to act: kUnrepresentable, that there is none, or nullopt.
+std::optional<std::string> needs_rope(const Case& c);
+
 /// The case's target or source layout, nullptr when it cannot be represented. The last one is remembered per
 /// thread.
 std::shared_ptr<const Layout> target_layout(const Case& c);
 std::shared_ptr<const Layout> source_layout(const Case& c);
 
+/// Tokens of the longest sequence.
+std::int64_t longest_sequence(const Case& c);
 /// The tokens the case runs on.
 Tokens tokens_of(const Case& c);
 
@@ -77,6 +82,32 @@ std::size_t row_bytes(const Tensor& tensor);
 /// Right shards replaced by those of another placement of the same tensor.
 void recut(const LayoutEntry& entry, Placement placement, std::vector<Tensor>& shards);
 
+/// Rows as columns.
+Tensor transposed(const Tensor& matrix);
+/// Every value replaced by change(value), rounded to the tensor's dtype.
+void change_values(Tensor& tensor, const std::function<float(float)>& change);
+
+/// The file tensor of another layer that holds the same roles. Throws std::out_of_range when there is none.
+const LayoutEntry& in_layer(const Layout& layout, const LayoutEntry& entry, std::int64_t layer);
+/// All weights of the case's model as another seed draws them.
+TensorMap earlier_weights(const Case& c, DType dtype);
+/// That of all of them.
+DType dtype_of(const ShardedTensors& shards);
+
+// Moves of a drawn case, for Fault::steer.
+
+/// Tables of the seed, which hold every role and run over every axis, in place of others.
+void use_seed_tables(Case& c);
+/// A target over its tp ranks, and over two along another axis.
+void run_over(Case& c, std::string_view axis);
+/// A dense Llama whose layouts are tables for it.
+void use_plain_llama(Case& c);
+/// Biases on o_proj and down, encoded in the target in one of the three ways; as shares only where sharing
+/// rounds nothing.
+void give_row_biases(Case& c, Stream& stream);
+/// Experts beside a shared one in every layer, in tables that have them.
+void give_shared_expert(Case& c, Stream& stream);
+
 /// Damage to all delivered shards of a layout.
 using Damage = void (*)(const Case& c, const Layout& target, std::string_view argument,
                         ShardedTensors& shards);
@@ -104,12 +135,29 @@ class StepsDecorator : public ForwardSteps {
                         float* sums) const override {
     return inner_.norm_statistics(site, x, rows, width, sums);
   }
+  double rope_theta(const StepSite& site) const override { return inner_.rope_theta(site); }
+  std::int64_t rotary_position(const StepSite& site, const RotaryPlace& place) const override {
+    return inner_.rotary_position(site, place);
+  }
+  std::int64_t first_head(const StepSite& site, const LocalExtent& extent) const override {
+    return inner_.first_head(site, extent);
+  }
   bool rope_is_half_split(const StepSite& site) const override { return inner_.rope_is_half_split(site); }
   std::int64_t kv_head_of(const StepSite& site, const Consumer& consumer, const LocalExtent& extent,
                           std::int64_t head) const override {
     return inner_.kv_head_of(site, consumer, extent, head);
   }
   bool causal(const StepSite& site) const override { return inner_.causal(site); }
+  std::int64_t masked_queries(const StepSite& site, std::int64_t length) const override {
+    return inner_.masked_queries(site, length);
+  }
+  void before_bias(const StepSite& site, std::string_view role, std::span<float> bias) const override {
+    inner_.before_bias(site, role, bias);
+  }
+  std::int64_t padding_in_softmax(const StepSite& site) const override {
+    return inner_.padding_in_softmax(site);
+  }
+  bool masks_embedding(const StepSite& site) const override { return inner_.masks_embedding(site); }
   void after_partial(const StepSite& site, std::string_view role, std::span<float> partial) const override {
     inner_.after_partial(site, role, partial);
   }
@@ -144,6 +192,9 @@ class StepsDecorator : public ForwardSteps {
  private:
   const ForwardSteps& inner_;
 };
+
+/// A number that a fault hands to its steps as their argument.
+std::int64_t number_in(std::string_view argument);
 
 /// A subject that runs with the given faulty steps. `Steps` is constructed from the inner steps and the
 /// argument.

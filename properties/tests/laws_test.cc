@@ -294,6 +294,14 @@ class LeavesTiedCopiesStale : public Subject {
   }
 };
 
+/// Reads where the tensors of a layout lie from the table alone.
+class CutsPairsAtTheUsualOffsets final : public Subject {
+ public:
+  ShardedTensors split(const TensorMap& full, const Layout& target) override {
+    return Subject::split(full, make_layout(target.name, target.geometry));
+  }
+};
+
 template <typename Broken>
 SubjectOf always() {
   return [](const Case&) { return std::make_shared<Broken>(); };
@@ -345,6 +353,8 @@ std::map<std::string, std::vector<SubjectOf>> broken_subjects() {
       {"ranks_agree", {always<WithSteps<LastRankScalesItsNorm>>()}},
       {"wrong_table_is_detected", {always<IgnoresTheTable>()}},
       {"unused_rows_are_compared", {poisons_unused_rows}},
+      {"every_sync_delivers_its_weights", {with_fault("cache_layer_after_first_sync")}},
+      {"paired_ranges_follow_their_offsets", {always<CutsPairsAtTheUsualOffsets>()}},
       {"tp_degree_is_invisible", {with_fault("leaf_from_rank_count"), with_fault("leaf_from_local_k")}},
       {"instruction_set_is_invisible", {with_fault("lanes_across_k")}},
       {"rerun_is_identical", {with_fault("split_by_thread_count")}},

@@ -71,14 +71,25 @@ RankMatrices ContextAttention::operator()(const std::vector<ContextSlot>& member
   return out;
 }
 
+void ContextAttention::attend_rows(const ContextSlot& member, const RowRun& run, std::int64_t first,
+                                   std::int64_t last, bool causal, Matrix& out) const {
+  AttentionShape shape = shape_of(member, run, 0);
+  shape.rows = last - first;
+  shape.first_query += first;
+  shape.causal = causal;
+  const Keys keys = keys_of(member, run.sequence);
+  const auto attend = is_exact() ? exact_attention : attention;
+  attend(shape, member.q.row(run.local_row + first), keys.keys, keys.values, member.kv_of_head,
+         out.row(run.local_row + first));
+}
+
 Matrix ContextAttention::alone(const ContextSlot& member) const {
   Matrix out(member.q.rows, member.q.width);
   for (const RowRun& run : rows_.runs_of(member.place.cp)) {
-    const AttentionShape shape = shape_of(member, run, 0);
-    const Keys keys = keys_of(member, run.sequence);
-    const auto attend = is_exact() ? exact_attention : attention;
-    attend(shape, member.q.row(run.local_row), keys.keys, keys.values, member.kv_of_head,
-           out.row(run.local_row));
+    const std::int64_t masked = steps_.masked_queries(member.site, run.length);
+    const std::int64_t covered = std::clamp<std::int64_t>(masked - run.first_position, 0, run.rows);
+    if (covered > 0) attend_rows(member, run, 0, covered, steps_.causal(member.site), out);
+    if (covered < run.rows) attend_rows(member, run, covered, run.rows, false, out);
   }
   numerics_.store(out);
   return out;

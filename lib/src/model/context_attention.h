@@ -44,6 +44,9 @@ class ContextAttention {
   /// One run of queries against the keys that `rank` holds of its sequence.
   AttentionShape shape_of(const ContextSlot& member, const RowRun& run, int rank) const;
   Matrix alone(const ContextSlot& member) const;
+  /// Queries [first, last) of a run, into their rows of `out`.
+  void attend_rows(const ContextSlot& member, const RowRun& run, std::int64_t first, std::int64_t last,
+                   bool causal, Matrix& out) const;
 
   /// Queries of every rank of the group.
   RankMatrices gathered_queries(const std::vector<ContextSlot>& members) const;

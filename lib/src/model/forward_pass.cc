@@ -10,18 +10,6 @@
 #include "shardcheck/model/row_parallel_linear.h"
 
 namespace shardcheck {
-namespace {
-
-std::vector<std::int32_t> positions_of(const std::vector<RowRun>& runs) {
-  std::vector<std::int32_t> positions;
-  for (const RowRun& run : runs) {
-    for (std::int64_t i = 0; i < run.rows; ++i)
-      positions.push_back(static_cast<std::int32_t>(run.first_position + i));
-  }
-  return positions;
-}
-
-}  // namespace
 
 ForwardPass::ForwardPass(const ShardedModel::State& model, const BatchStep& step, KvCache::State& cache)
     : model_(model),
@@ -31,8 +19,21 @@ ForwardPass::ForwardPass(const ShardedModel::State& model, const BatchStep& step
       decodes_(std::ranges::all_of(
           step, [](const SequenceChunk& chunk) { return chunk.ids.size() == 1 && chunk.first > 0; })) {
   for (const SequenceChunk& chunk : step) ids_.insert(ids_.end(), chunk.ids.begin(), chunk.ids.end());
+  Geometry turned = model.geometry;
+  turned.rope_theta = model.steps.rope_theta(site(0, -1));
   for (int rank = 0; rank < model.groups.mesh().degree(Axis::cp); ++rank)
-    rotary_.emplace_back(model.geometry, positions_of(rows_.runs_of(rank)));
+    rotary_.emplace_back(turned, rotary_positions(step, rank));
+}
+
+std::vector<std::int32_t> ForwardPass::rotary_positions(const BatchStep& step, int context_rank) const {
+  std::vector<std::int32_t> positions;
+  for (const RowRun& run : rows_.runs_of(context_rank)) {
+    const auto chunk = std::ranges::find(step, run.sequence, &SequenceChunk::sequence);
+    RotaryPlace place{run.first_position, rows_.first_position(context_rank), chunk->first};
+    for (std::int64_t i = 0; i < run.rows; ++i, ++place.position)
+      positions.push_back(static_cast<std::int32_t>(model_.steps.rotary_position(site(0, -1), place)));
+  }
+  return positions;
 }
 
 StepSite ForwardPass::site(std::size_t slot, std::int64_t layer) const {
@@ -82,17 +83,21 @@ void ForwardPass::embed(RankMatrices& xs) const {
     const LocalExtent& extent = rank.place.extent;
     Matrix& x = xs[slot] = Matrix(own_rows(slot), model_.geometry.d_model);
     const auto [begin, end] = model_.steps.embedding_range(site(slot, -1), extent);
+    const bool masks = rank.embed->dim(0) == 0 || model_.steps.masks_embedding(site(slot, -1));
     for (const RowRun& run : rows_.runs_of(rank.place.cp)) {
       for (std::int64_t i = 0; i < run.rows; ++i) {
         const std::int64_t id = ids_[static_cast<std::size_t>(run.step_row + i)];
-        const std::int64_t row = id - extent.embed_begin;
-        const bool local = id >= begin && id < end && row >= 0 && row < rank.embed->dim(0);
+        std::int64_t row = id - extent.embed_begin;
+        if (!masks) row = std::clamp<std::int64_t>(row, 0, rank.embed->dim(0) - 1);
+        const bool local = !masks || (id >= begin && id < end && row >= 0 && row < rank.embed->dim(0));
         if (local) std::ranges::copy(rank.embed->rows(row, 1).to(DType::f32).f32(), x.row(run.local_row + i));
       }
     }
   });
   if (model_.tp_degree() > 1 && !model_.consumer.embedding_is_whole(model_.geometry))
-    model_.for_each_group(Axis::tp, 0, [&](const MeshGroups::Group& group) { sum_bits(group, xs); });
+    model_.for_each_group(Axis::tp, 0, [&](const MeshGroups::Group& group) {
+      model_.steps.masks_embedding(site(0, -1)) ? sum_bits(group, xs) : sum_values(group, xs);
+    });
   if (model_.geometry.positions > 0) add_positions(xs);
   if (model_.sequence_parallel())
     for_each_slot(0, [&](std::size_t slot) { xs[slot] = share_of(slot, xs[slot]); });

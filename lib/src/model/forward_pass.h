@@ -40,6 +40,9 @@ class ForwardPass {
   RankMatrices mlp(int stage, std::int64_t layer, const RankMatrices& xs) const;
   void add_to(int stage, RankMatrices& xs, const RankMatrices& sums) const;
 
+  /// Whose angles the rows of a context rank are turned by.
+  std::vector<std::int32_t> rotary_positions(const BatchStep& step, int context_rank) const;
+
   Matrix normalized(std::size_t slot, std::int64_t layer, Matrix x, const NormWeights& weights) const;
   /// Under sequence parallelism: a slot's share of its context rank's rows, and back.
   Matrix share_of(std::size_t slot, const Matrix& x) const;

@@ -13,6 +13,16 @@ float ForwardSteps::norm_statistics(const StepSite& site, const float* x, std::i
   return static_cast<float>(width);
 }
 
+double ForwardSteps::rope_theta(const StepSite& site) const { return site.geometry.rope_theta; }
+
+std::int64_t ForwardSteps::rotary_position(const StepSite& /*site*/, const RotaryPlace& place) const {
+  return place.position;
+}
+
+std::int64_t ForwardSteps::first_head(const StepSite& site, const LocalExtent& extent) const {
+  return site.rank * extent.heads;
+}
+
 bool ForwardSteps::rope_is_half_split(const StepSite& site) const { return site.geometry.rope == Rope::half; }
 
 std::int64_t ForwardSteps::kv_head_of(const StepSite& /*site*/, const Consumer& consumer,
@@ -21,6 +31,10 @@ std::int64_t ForwardSteps::kv_head_of(const StepSite& /*site*/, const Consumer& 
 }
 
 bool ForwardSteps::causal(const StepSite& /*site*/) const { return true; }
+
+std::int64_t ForwardSteps::masked_queries(const StepSite& /*site*/, std::int64_t length) const {
+  return length;
+}
 
 std::int64_t ForwardSteps::block_offset(const StepSite& /*site*/, std::int64_t /*first_query*/,
                                         std::int64_t /*rows*/) const {
@@ -39,6 +53,9 @@ void ForwardSteps::order_experts(const StepSite& /*site*/, int /*expert_degree*/
 void ForwardSteps::after_partial(const StepSite& /*site*/, std::string_view /*role*/,
                                  std::span<float> /*partial*/) const {}
 
+void ForwardSteps::before_bias(const StepSite& /*site*/, std::string_view /*role*/,
+                               std::span<float> /*bias*/) const {}
+
 std::int64_t ForwardSteps::leaf(const StepSite& /*site*/, std::string_view /*role*/, std::int64_t /*k*/,
                                 std::int64_t leaf) const {
   return leaf;
@@ -47,6 +64,10 @@ std::int64_t ForwardSteps::leaf(const StepSite& /*site*/, std::string_view /*rol
 bool ForwardSteps::ships_leaves(const StepSite& /*site*/) const { return false; }
 
 int ForwardSteps::reductions(const StepSite& /*site*/, std::string_view /*role*/) const { return 1; }
+
+std::int64_t ForwardSteps::padding_in_softmax(const StepSite& /*site*/) const { return 0; }
+
+bool ForwardSteps::masks_embedding(const StepSite& /*site*/) const { return true; }
 
 std::pair<std::int64_t, std::int64_t> ForwardSteps::embedding_range(const StepSite& /*site*/,
                                                                     const LocalExtent& extent) const {

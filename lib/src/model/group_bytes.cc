@@ -55,6 +55,12 @@ void sum_bits(const MeshGroups::Group& group, RankMatrices& xs) {
                            [](std::uint32_t word) { return std::bit_cast<float>(word); });
 }
 
+void sum_values(const MeshGroups::Group& group, RankMatrices& xs) {
+  std::vector<std::span<float>> buffers;
+  for (const std::size_t slot : group.slots) buffers.emplace_back(xs[slot].values);
+  group.collective->all_reduce_sum(buffers);
+}
+
 void all_reduce_max(Collective& collective, std::span<std::vector<float>> buffers) {
   std::vector<std::vector<std::int32_t>> integers;
   std::vector<std::span<std::int32_t>> spans;

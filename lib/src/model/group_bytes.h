@@ -21,6 +21,9 @@ void gather_rows(const MeshGroups::Group& group, RankMatrices& xs);
 /// not +0 it passes unchanged, -0.0 included, under any reduction order.
 void sum_bits(const MeshGroups::Group& group, RankMatrices& xs);
 
+/// In place: the sum of the values over the slots of the group, element by element, in f32.
+void sum_values(const MeshGroups::Group& group, RankMatrices& xs);
+
 /// In place: the largest value over the ranks of the group, element by element; -inf and +-0 are ordered as
 /// numbers, NaN above all.
 void all_reduce_max(Collective& collective, std::span<std::vector<float>> buffers);

@@ -59,17 +59,18 @@ LayerWeights read_layer(const Geometry& geometry, const RankPlace& place, const 
   return weights;
 }
 
-std::vector<float> local_slopes(const Geometry& geometry, const RankPlace& place) {
+std::vector<float> local_slopes(const Geometry& geometry, const RankPlace& place, std::int64_t first_head) {
   if (!geometry.alibi) return {};
   const std::vector<float> all = alibi_slopes(geometry.n_heads);
-  const auto first = all.begin() + place.tp * place.extent.heads;
+  const auto first = all.begin() + first_head;
   return {first, first + place.extent.heads};
 }
 
 }  // namespace
 
-RankWeights::RankWeights(const Geometry& geometry, const RankPlace& own_place, const RankSource& source)
-    : place(own_place), slopes(local_slopes(geometry, own_place)) {
+RankWeights::RankWeights(const Geometry& geometry, const RankPlace& own_place, const RankSource& source,
+                         std::int64_t first_head)
+    : place(own_place), slopes(local_slopes(geometry, own_place, first_head)) {
   if (place.first_stage) {
     embed = source.rows({"embed"});
     positions = source.values({"positions"});

@@ -40,7 +40,9 @@ struct LayerWeights {
 
 struct RankWeights {
   /// Everything but the row-parallel weights.
-  RankWeights(const Geometry& geometry, const RankPlace& own_place, const RankSource& source);
+  /// `first_head`: of the rank's query heads, among those of the model.
+  RankWeights(const Geometry& geometry, const RankPlace& own_place, const RankSource& source,
+              std::int64_t first_head);
 
   LayerWeights& layer(std::int64_t index) {
     return layers[static_cast<std::size_t>(index - place.first_layer)];

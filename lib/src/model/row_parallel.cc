@@ -63,8 +63,20 @@ void append_widened(std::span<const std::byte> bytes, DType storage, float* out)
 
 }  // namespace
 
-RankMatrices RowParallelSum::operator()(const Layer& layer, const std::vector<RowParallelPart>& parts,
+RankMatrices RowParallelSum::operator()(const Layer& layer, const std::vector<RowParallelPart>& held,
                                         const RankMatrices& xs) const {
+  std::vector<std::vector<float>> biases;
+  std::vector<RowParallelPart> parts;
+  for (const RowParallelPart& part : held) {
+    auto& bias = biases.emplace_back(part.bias.begin(), part.bias.end());
+    if (!bias.empty()) steps_.before_bias(site(layer, part.rank), layer.role, bias);
+    parts.push_back({part.rank, part.weights, bias});
+  }
+  return stepped(layer, parts, xs);
+}
+
+RankMatrices RowParallelSum::stepped(const Layer& layer, const std::vector<RowParallelPart>& parts,
+                                     const RankMatrices& xs) const {
   if (!layer.scatters || degree() == 1) return whole_sum(layer, parts, xs);
   if (numerics_.arithmetic == Arithmetic::tree && reductions(layer, parts) == 1) {
     require_cuts_between_leaves(layer);

@@ -68,6 +68,8 @@ class RowParallelSum {
   std::vector<TreeNode> nodes_of_rank(const Layer& layer, int rank) const;
   int reductions(const Layer& layer, const std::vector<RowParallelPart>& parts) const;
 
+  /// The same with biases as the steps left them.
+  RankMatrices stepped(const Layer&, const std::vector<RowParallelPart>&, const RankMatrices&) const;
   RankMatrices whole_sum(const Layer&, const std::vector<RowParallelPart>&, const RankMatrices&) const;
   RankMatrices native_sum(const Layer&, const std::vector<RowParallelPart>&, const RankMatrices&) const;
   RankMatrices tree_sum(const Layer&, const std::vector<RowParallelPart>&, const RankMatrices&) const;

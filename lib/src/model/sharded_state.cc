@@ -128,8 +128,11 @@ RankPlace ShardedModel::State::place_of(std::size_t slot) const {
 }
 
 void ShardedModel::State::load(const Sources& sources) {
-  for (std::size_t slot = 0; slot < sources.size(); ++slot)
-    ranks.emplace_back(geometry, places[slot], *sources[slot]);
+  for (std::size_t slot = 0; slot < sources.size(); ++slot) {
+    const RankPlace& place = places[slot];
+    const StepSite site{geometry, numerics.contract, numerics.arithmetic, tp_degree(), place.tp, -1};
+    ranks.emplace_back(geometry, place, *sources[slot], steps.first_head(site, place.extent));
+  }
   for (std::int64_t layer = 0; layer < geometry.n_layers; ++layer) load_row_parallel(sources, layer);
 }
 

@@ -8,6 +8,15 @@
 #include "shardcheck/arithmetic/functions.h"
 
 namespace shardcheck {
+namespace {
+
+/// Adds `count` logits of zero to sums of exp(logit - maximum).
+void add_zero_logits(std::int64_t count, std::span<const float> maxima, std::span<float> sums) {
+  for (std::size_t row = 0; row < sums.size() && count > 0; ++row)
+    sums[row] += static_cast<float>(count) * exp_f32(-maxima[row]);
+}
+
+}  // namespace
 
 VocabularyHead::VocabularyHead(const ShardedModel::State& model, const ForwardPass& pass,
                                const RankMatrices& hidden)
@@ -32,8 +41,9 @@ std::vector<VocabularyHead::Normaliser> VocabularyHead::normalisers() const {
     std::vector<std::vector<float>> maxima;
     for (const std::size_t slot : group.slots) maxima.push_back(row_maxima(parts_[slot]));
     if (!is_whole()) all_reduce_max(*group.collective, maxima);
-    const auto sums = sums_of_group(group, maxima);
+    auto sums = sums_of_group(group, maxima);
     for (std::size_t i = 0; i < group.slots.size(); ++i) {
+      add_zero_logits(model_.steps.padding_in_softmax(pass_.site(group.slots[i], -1)), maxima[i], sums[i]);
       Normaliser& own = all[group.slots[i]];
       own.log_sum.resize(sums[i].size());
       log_f32(sums[i], own.log_sum);

@@ -27,6 +27,13 @@ struct StepSite {
   bool sequence_parallel = false;  // the rows here are the rank's share of the tokens
 };
 
+/// Where a token stands, for its rotary angles.
+struct RotaryPlace {
+  std::int64_t position = 0;   // in its sequence
+  std::int64_t held_from = 0;  // first position that the context-parallel rank holds
+  std::int64_t step_from = 0;  // position of the first token of the sequence in this step
+};
+
 class ForwardSteps {
  public:
   virtual ~ForwardSteps() = default;
@@ -39,6 +46,16 @@ class ForwardSteps {
   virtual float norm_statistics(const StepSite& site, const float* x, std::int64_t rows, std::int64_t width,
                                 float* sums) const;
 
+  /// Base of the rotary angles: the geometry's.
+  virtual double rope_theta(const StepSite& site) const;
+
+  /// The position whose rotary angles a token is turned by: its own.
+  virtual std::int64_t rotary_position(const StepSite& site, const RotaryPlace& place) const;
+
+  /// First of the rank's query heads among those of the model, for what the model derives from a head's
+  /// number (ALiBi slopes).
+  virtual std::int64_t first_head(const StepSite& site, const LocalExtent& extent) const;
+
   /// Whether RoPE pairs (j, j + head_dim/2).
   virtual bool rope_is_half_split(const StepSite& site) const;
 
@@ -48,6 +65,10 @@ class ForwardSteps {
 
   /// Whether attention is causal.
   virtual bool causal(const StepSite& site) const;
+
+  /// Queries at positions below this one are masked causally, if attention is causal; the others see every
+  /// key. Of a sequence of `length` positions, which one rank holds: all, `length`.
+  virtual std::int64_t masked_queries(const StepSite& site, std::int64_t length) const;
 
   /// Where blocks of key positions begin, for `rows` queries from position `first_query` on: 0, absolute.
   /// Asked where one rank holds all positions.
@@ -69,6 +90,9 @@ class ForwardSteps {
   /// collective.
   virtual void after_partial(const StepSite& site, std::string_view role, std::span<float> partial) const;
 
+  /// Called on a copy of the bias that a rank holds of a row-parallel layer (not empty) before it is used.
+  virtual void before_bias(const StepSite& site, std::string_view role, std::span<float> bias) const;
+
   /// Leaf width of the tree of a sum of length k over ranks: the contract's `leaf`, for role "lm_head" (the
   /// sum of exponentials over the vocabulary) 1.
   virtual std::int64_t leaf(const StepSite& site, std::string_view role, std::int64_t k,
@@ -79,6 +103,12 @@ class ForwardSteps {
 
   /// How many times the partial sums of a row-parallel layer are reduced: 1. 0 keeps the partial sum.
   virtual int reductions(const StepSite& site, std::string_view role) const;
+
+  /// How many logits of padding, which are zero, the sum of exponentials over the vocabulary counts: none.
+  virtual std::int64_t padding_in_softmax(const StepSite& site) const;
+
+  /// Whether a rank's embedding gives zeros for tokens of other ranks: else the nearest row it has.
+  virtual bool masks_embedding(const StepSite& site) const;
 
   /// Range of token ids a rank's embedding rows answer for.
   virtual std::pair<std::int64_t, std::int64_t> embedding_range(const StepSite& site,
