@@ -5,10 +5,13 @@
 #include <utility>
 
 #include "exit_code.h"
+#include "fault_classes_page.h"
 #include "options.h"
+#include "outputs.h"
 #include "shardcheck/arithmetic/gemm.h"
+#include "shardcheck/checkpoint/safetensors.h"
 #include "shardcheck/layout/layout_table.h"
-#include "shardcheck/mutators/fault.h"
+#include "shardcheck/mutators/public_reports.h"
 #include "shardcheck/properties/law.h"
 #include "subcommand.h"
 #include "terminal.h"
@@ -38,6 +41,29 @@ std::string faults() {
     table.row({std::string(fault->name), fmt::format("{} {}", fault->family, family_name(fault->family)),
                std::string(to_string(fault->level)), oracle_names(*fault), join(arguments, " ")});
     table.note(Cell("  " + std::string(fault->claim), Tone::faint));
+  }
+  return table.text();
+}
+
+std::string names_of(const std::vector<const Fault*>& faults) {
+  std::vector<std::string> names;
+  for (const Fault* fault : faults) names.emplace_back(fault->name);
+  return join(names, " ");
+}
+
+std::string classes() {
+  Table table({{"class"}, {"what"}, {"faults"}});
+  for (const FaultClass& one : fault_classes())
+    table.row({one.code, one.what, names_of(faults_of_class(one.code))});
+  return table.text();
+}
+
+std::string reports() {
+  Table table({{"report"}, {"thread"}, {"class"}, {"effect"}, {"faults"}});
+  for (const PublicReport& report : public_reports()) {
+    table.row({report.id, report.thread, report.fault_class, std::string(to_string(report.effect)),
+               names_of(faults_of_report(report.id))});
+    table.note(Cell("  " + report.mechanism, Tone::faint));
   }
   return table.text();
 }
@@ -78,19 +104,29 @@ std::string targets() {
 }
 
 const std::vector<std::pair<std::string, std::function<std::string()>>> kTopics = {
-    {"laws", laws},       {"faults", faults}, {"layouts", layouts},
-    {"oracles", oracles}, {"keys", keys},     {"targets", targets}};
+    {"laws", laws},       {"faults", faults},   {"classes", classes}, {"reports", reports},
+    {"layouts", layouts}, {"oracles", oracles}, {"keys", keys},       {"targets", targets}};
 
 int run(const std::vector<std::string>& words) {
-  CommandLine line("list", "[laws | faults | layouts | oracles | keys | targets]",
+  CommandLine line("list", "[laws | faults | classes | reports | layouts | oracles | keys | targets]",
                    "Lists what the program knows, with one claim each.", "list faults");
-  const auto arguments = line.positional(1, "topic").parse(words);
+  const auto arguments =
+      line.value("markdown", "FILE", "of classes: writes the page docs/fault-classes.md of this repository")
+          .positional(1, "topic")
+          .parse(words);
   if (!arguments) return kPassed;
   std::vector<std::string> names;
   for (const auto& [name, text] : kTopics) names.push_back(name);
   const std::string wanted = arguments->positional().empty() ? "" : arguments->positional()[0];
   if (!wanted.empty() && std::find(names.begin(), names.end(), wanted) == names.end())
     refuse_unknown("topic", wanted, names);
+  if (const auto page = arguments->text("markdown")) {
+    if (wanted != "classes") throw InvalidInput("--markdown: only the topic classes is a page");
+    require_writable(*page);
+    write_text_atomically(*page,
+                          fault_classes_page("shardcheck list classes --markdown=docs/fault-classes.md"));
+    return kPassed;
+  }
   for (const auto& [name, text] : kTopics) {
     if (wanted.empty()) print_section(name);
     if (wanted.empty() || wanted == name) print(text());
