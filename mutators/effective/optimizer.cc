@@ -51,7 +51,7 @@ std::vector<MovedTensor> training_state(const Case& c) {
   const std::int64_t ffn = degree * stream.integer(2, 4);
   std::vector<MovedTensor> tensors;
   std::int64_t first = 1;
-  const auto add = [&](std::string name, Shape shape, Placement before, Placement after) {
+  const auto add = [&](std::string name, const Shape& shape, Placement before, Placement after) {
     tensors.push_back({std::move(name), numbered(shape, first), std::move(before), std::move(after)});
     first += element_count(shape);
   };
