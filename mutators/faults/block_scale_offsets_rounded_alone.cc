@@ -13,6 +13,7 @@ class RoundsUp final : public effective::QuantizedEngine {
 
 }  // namespace
 
+// Never equivalent: the second rank begins half-way through a block, and no two scales are equal.
 const Fault& block_scale_offsets_rounded_alone() {
   static const Fault fault{.name = "block_scale_offsets_rounded_alone",
                            .family = 'Q',
@@ -20,7 +21,7 @@ const Fault& block_scale_offsets_rounded_alone() {
                            .claim =
                                "The first block of a rank is its first row divided by the block and rounded "
                                "up, and its rows count from there, although the rank begins inside a block.",
-                           .reports = {"A82", "A83"},
+                           .reports = {"A79", "A82", "A83"},
                            .oracles = {Oracle::layout},
                            .arguments = {},
                            .not_applicable = nowhere_inapplicable,

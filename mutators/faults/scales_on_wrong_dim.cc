@@ -25,7 +25,7 @@ const Fault& scales_on_wrong_dim() {
                            .claim =
                                "The scales of a row-parallel weight are cut along its outputs, and what a "
                                "rank gets is read as the scales of its inputs.",
-                           .reports = {"A32", "A79"},
+                           .reports = {"A32"},
                            .oracles = {Oracle::layout},
                            .arguments = {},
                            .not_applicable = nowhere_inapplicable,
