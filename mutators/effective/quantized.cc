@@ -75,15 +75,15 @@ Tensor whole_gate(const BlockedGate& gate) {
   return whole;
 }
 
-/// What a rank dequantises, where `block_of` tells the block of its row.
-template <typename BlockOf>
-Tensor gate_of_rank(const BlockedGate& gate, int rank, const BlockOf& block_of) {
+Tensor gate_of_rank(const BlockedGate& gate, int rank, int degree, const QuantizedEngine& engine) {
   const std::int64_t width = gate.weight.dim(1), begin = rank * gate.rows;
   Tensor local = Tensor::uninitialized(DType::f32, {gate.rows, width});
   for (std::int64_t row = 0; row < gate.rows; ++row) {
     const auto out =
         local.mutable_f32().subspan(static_cast<std::size_t>(row * width), static_cast<std::size_t>(width));
-    dequantize_row(gate, begin + row, std::min(block_of(begin, row), gate.scales.dim(0) - 1), out);
+    const std::int64_t blocks = gate.scales.dim(0);
+    const std::int64_t block = engine.block_of({rank, degree, begin, row, gate.block, blocks});
+    dequantize_row(gate, begin + row, std::min(block, blocks - 1), out);
   }
   return local;
 }
@@ -135,9 +135,8 @@ Tensor QuantizedEngine::weight(const QuantizedProblem&, const PlacedQuantized& p
   return dequantize(placed, shard);
 }
 
-std::int64_t QuantizedEngine::block_of(std::int64_t begin, std::int64_t row, std::int64_t block) const {
-  const std::int64_t first = begin / block;
-  return first + (begin % block + row) / block;
+std::int64_t QuantizedEngine::block_of(const BlockRow& at) const {
+  return at.begin / at.block + (at.begin % at.block + at.row) / at.block;
 }
 
 ShardedTensors dequantized_weights(const Case& c, const QuantizedEngine& engine) {
@@ -151,11 +150,8 @@ ShardedTensors dequantized_weights(const Case& c, const QuantizedEngine& engine)
           engine.weight(problem, placed, rank, std::move(shards[static_cast<std::size_t>(rank)])));
   }
   const BlockedGate gate = blocked_gate(c);
-  const auto block_of = [&](std::int64_t begin, std::int64_t row) {
-    return engine.block_of(begin, row, gate.block);
-  };
   for (int rank = 0; rank < degree; ++rank)
-    all[std::string(kGate)].push_back(gate_of_rank(gate, rank, block_of));
+    all[std::string(kGate)].push_back(gate_of_rank(gate, rank, degree, engine));
   return all;
 }
 

@@ -30,7 +30,7 @@ const Fault& group_size_from_local_shape() {
       .claim =
           "Scales and zeros of a row-parallel weight are on every rank whole, and the kernel divides the "
           "local inputs by their number, so that it takes groups for smaller than they are.",
-      .reports = {"A75", "A77"},
+      .reports = {"A75", "A76", "A77"},
       .oracles = {Oracle::layout},
       .arguments = {},
       .not_applicable = nowhere_inapplicable,

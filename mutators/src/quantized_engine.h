@@ -12,6 +12,13 @@ namespace shardcheck::effective {
 /// MXFP8. Their extents and parameters are drawn so that every rank holds whole words, groups and blocks.
 std::vector<QuantizedProblem> quantized_weights(const Case& c);
 
+/// A row of a rank where ranks may begin inside a block of scales.
+struct BlockRow {
+  int rank, degree;
+  std::int64_t begin, row;     // of the rank in the whole weight, in the rank
+  std::int64_t block, blocks;  // rows of a block, blocks of the whole weight
+};
+
 /// How an engine reads what its ranks hold of a quantised weight.
 class QuantizedEngine {
  public:
@@ -19,9 +26,8 @@ class QuantizedEngine {
   /// f32 [local_out, local_in] of the tensors that a rank was given.
   virtual Tensor weight(const QuantizedProblem& problem, const PlacedQuantized& placed, int rank,
                         TensorMap shard) const;
-  /// The row of block scales for row `row` of a rank whose first row is `begin` of the whole weight, where
-  /// ranks may begin inside a block.
-  virtual std::int64_t block_of(std::int64_t begin, std::int64_t row, std::int64_t block) const;
+  /// The row of block scales that a rank uses.
+  virtual std::int64_t block_of(const BlockRow& at) const;
 };
 
 /// Also layers.3.gate, in blocks of which every second rank begins half-way through one: no placement has it,

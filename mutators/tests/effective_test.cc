@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EffectiveWeightsOverRanks,
                          testing::Values(EffectiveKind::quantized, EffectiveKind::adapter,
                                          EffectiveKind::state_space, EffectiveKind::latent,
                                          EffectiveKind::gradient, EffectiveKind::optimizer),
-                         [](const auto& info) { return std::string(to_string(info.param)); });
+                         [](const auto& kind) { return std::string(to_string(kind.param)); });
 
 TEST(JudgeEffective, NamesTensorRankAndElement) {
   Case c = hand_picked("seed", "seed:tp2");
