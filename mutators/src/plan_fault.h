@@ -82,8 +82,6 @@ std::size_t row_bytes(const Tensor& tensor);
 /// Right shards replaced by those of another placement of the same tensor.
 void recut(const LayoutEntry& entry, Placement placement, std::vector<Tensor>& shards);
 
-/// Rows as columns.
-Tensor transposed(const Tensor& matrix);
 /// Every value replaced by change(value), rounded to the tensor's dtype.
 void change_values(Tensor& tensor, const std::function<float(float)>& change);
 

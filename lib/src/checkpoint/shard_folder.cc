@@ -338,8 +338,9 @@ std::optional<ShardFolderInfo> read_shard_folder_info(const fs::path& folder) {
   return RecordReader(document, file.string()).read();
 }
 
-ShardedTensors read_shard_folder(const fs::path& folder, const Layout& layout) {
-  require_shard_folder(folder, layout);
+ShardedTensors read_rank_files(const fs::path& folder, const Layout& layout) {
+  require_folder(folder);
+  require_rank_files(folder, layout.degree);
   ShardedTensors shards;
   for (const LayoutEntry& entry : layout.entries) {
     shards[entry.name].resize(static_cast<std::size_t>(layout.degree));
@@ -355,6 +356,11 @@ ShardedTensors read_shard_folder(const fs::path& folder, const Layout& layout) {
   }
   require_shards_of(layout, shards);
   return shards;
+}
+
+ShardedTensors read_shard_folder(const fs::path& folder, const Layout& layout) {
+  require_shard_folder(folder, layout);
+  return read_rank_files(folder, layout);
 }
 
 }  // namespace shardcheck

@@ -33,4 +33,7 @@ std::optional<ShardFolderInfo> read_shard_folder_info(const std::filesystem::pat
 /// the layout and its geometry. Contents are not judged. Throws InvalidCheckpoint, InvalidShards or IoError.
 ShardedTensors read_shard_folder(const std::filesystem::path& folder, const Layout& layout);
 
+/// The same of a folder whose shardcheck.json is absent, or not asked.
+ShardedTensors read_rank_files(const std::filesystem::path& folder, const Layout& layout);
+
 }  // namespace shardcheck
