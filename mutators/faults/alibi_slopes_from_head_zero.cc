@@ -18,7 +18,7 @@ const Fault& alibi_slopes_from_head_zero() {
       .family = 'N',
       .level = FaultLevel::forward,
       .claim = "Every rank gives its heads the slopes of the model's first heads.",
-      .reports = {"A54"},
+      .reports = {"A54", "A55"},
       .oracles = {Oracle::tree, Oracle::native},
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view) -> std::optional<std::string> {

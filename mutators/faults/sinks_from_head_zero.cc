@@ -18,7 +18,7 @@ const Fault& sinks_from_head_zero() {
                            .family = 'N',
                            .level = FaultLevel::plan,
                            .claim = "Every rank holds the attention sinks of the model's first heads.",
-                           .reports = {"A54", "A56"},
+                           .reports = {"A54", "A56", "A55"},
                            .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
                            .arguments = {},
                            .not_applicable =

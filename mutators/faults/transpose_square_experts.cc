@@ -24,7 +24,7 @@ const Fault& transpose_square_experts() {
       .level = FaultLevel::plan,
       .claim =
           "The down projections of experts as wide as the hidden state are transposed before they are cut.",
-      .reports = {"A18", "A37", "A38"},
+      .reports = {"A18", "A37", "A38", "A69"},
       .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
       .arguments = {},
       .not_applicable =

@@ -33,7 +33,7 @@ const Fault& use_balanced_boundaries() {
       .claim =
           "The vocabulary is cut by torch.chunk and a rank's rows begin where another rule of division puts "
           "them.",
-      .reports = {"faults.md"},
+      .reports = {"faults.md", "A90"},
       .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
       .arguments = {"balanced", "floor"},
       .not_applicable = [](const Case& c, std::string_view argument) -> std::optional<std::string> {

@@ -28,7 +28,7 @@ const Fault& wrong_dim_square() {
                            .claim =
                                "A square output projection is cut along dimension 0 and its block read in "
                                "the shape of dimension 1.",
-                           .reports = {"A31", "A33", "A37"},
+                           .reports = {"A31", "A33", "A37", "A34", "A35"},
                            .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
                            .arguments = {},
                            .not_applicable =
