@@ -20,7 +20,7 @@ const Fault& use_chunk_boundaries() {
       .family = 'U',
       .level = FaultLevel::plan,
       .claim = "The first ranks hold one unit more, and a rank's units begin where torch.chunk puts them.",
-      .reports = {"faults.md"},
+      .reports = {"A90"},
       .oracles = {Oracle::layout},
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view argument) -> std::optional<std::string> {
