@@ -5,8 +5,8 @@ namespace shardcheck::faults {
 namespace {
 
 std::optional<Taken> taken(const Case&, const LayoutEntry& entry, int rank, std::string_view) {
+  if (uneven_items(entry, SplitPolicy::chunk) == 0) return std::nullopt;
   const Shard* shard = sharded(entry);
-  if (shard == nullptr || shard->policy != SplitPolicy::chunk || shard->unit != 1) return std::nullopt;
   const std::int64_t length = entry.placed.shape()[static_cast<std::size_t>(shard->dim)];
   const std::int64_t part = length_of(owned(entry, 0, shard->dim));
   if (length % part == 0) return std::nullopt;

@@ -28,7 +28,7 @@ const Fault& cut_input_of_square_gate() {
       .level = FaultLevel::plan,
       .claim =
           "A square gate is cut along its input and its block read in the shape of a cut along its output.",
-      .reports = {"A31", "A33"},
+      .reports = {"A31", "A33", "A69"},
       .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
       .arguments = {},
       .not_applicable =

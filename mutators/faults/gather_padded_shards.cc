@@ -6,10 +6,8 @@ namespace shardcheck::faults {
 namespace {
 
 std::optional<Taken> taken(const Case&, const LayoutEntry& entry, int rank, std::string_view) {
+  if (uneven_items(entry, SplitPolicy::balanced) == 0) return std::nullopt;
   const Shard* shard = sharded(entry);
-  if (shard == nullptr || shard->policy != SplitPolicy::balanced) return std::nullopt;
-  const std::int64_t length = entry.placed.shape()[static_cast<std::size_t>(shard->dim)];
-  if (length / shard->unit % entry.placed.degree() == 0) return std::nullopt;
   const std::int64_t longest = length_of(owned(entry, 0, shard->dim));
   std::vector<Run> padded;
   for (int from = 0; from < entry.placed.degree(); ++from) {

@@ -26,7 +26,7 @@ const Fault& offset_kv_by_tp_rank() {
       .claim =
           "With more ranks than KV heads, the offset of k and v grows with the rank, past their end, and not "
           "with the replication group.",
-      .reports = {"faults.md", "A24"},
+      .reports = {"A24"},
       .oracles = {Oracle::layout},
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view argument) -> std::optional<std::string> {

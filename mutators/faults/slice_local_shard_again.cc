@@ -25,7 +25,7 @@ const Fault& slice_local_shard_again() {
       .family = 'R',
       .level = FaultLevel::plan,
       .claim = "A row-parallel shard is sliced by the rank once more and the slice repeated over its width.",
-      .reports = {"faults.md"},
+      .reports = {"A35"},
       .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view argument) -> std::optional<std::string> {

@@ -40,7 +40,7 @@ const Fault& split_kv_along_head_dim() {
       .claim =
           "The rows of k and v are cut along the dimension of a head, so every rank holds a part of each KV "
           "head.",
-      .reports = {"A26"},
+      .reports = {"A26", "A89"},
       .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view argument) -> std::optional<std::string> {

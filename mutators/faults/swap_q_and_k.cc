@@ -1,12 +1,14 @@
 // Queries delivered as keys and keys as queries, where both are as wide.
 #include <utility>
 
+#include "steering.h"
 #include "taken.h"
 
 namespace shardcheck::faults {
 namespace {
 
 void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {
+  if (target.geometry.n_heads != target.geometry.n_kv_heads) return;
   const std::int64_t rows = target.geometry.attention_width() / target.degree;
   for (const LayoutEntry& entry : target.entries) {
     if (stacks(entry, {"q", "k", "v"})) {
@@ -38,9 +40,15 @@ const Fault& swap_q_and_k() {
       .arguments = {},
       .not_applicable = not_applicable,
       .equivalent = nullptr,
-      .inject = [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-        return damage_delivery(std::move(inner), c, argument, damage);
-      }};
+      .inject =
+          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
+            return damage_delivery(std::move(inner), c, argument, damage);
+          },
+      .steer =
+          [](Case& c, Stream&) {
+            c.geometry.n_heads = c.geometry.n_kv_heads;
+            settle(c);
+          }};
   return fault;
 }
 

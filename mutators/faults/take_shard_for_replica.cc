@@ -21,7 +21,7 @@ const Fault& take_shard_for_replica() {
       .claim =
           "Every shard of the source is taken for a copy of the first, so rank 0's part stands in for all of "
           "them.",
-      .reports = {"A36"},
+      .reports = {"A34", "A36"},
       .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view argument) -> std::optional<std::string> {

@@ -1,6 +1,4 @@
 // The reverse of use_balanced_boundaries: torch.chunk's boundaries for shapes of array_split.
-#include <algorithm>
-
 #include "steering.h"
 #include "taken.h"
 
@@ -8,17 +6,10 @@ namespace shardcheck::faults {
 namespace {
 
 std::optional<Taken> taken(const Case&, const LayoutEntry& entry, int rank, std::string_view) {
-  const Shard* shard = sharded(entry);
-  if (shard == nullptr || shard->policy != SplitPolicy::balanced) return std::nullopt;
-  const std::int64_t length = entry.placed.shape()[static_cast<std::size_t>(shard->dim)];
+  const std::int64_t items = uneven_items(entry, SplitPolicy::balanced);
+  if (items == 0) return std::nullopt;
   const int degree = entry.placed.degree();
-  const std::int64_t units = length / shard->unit;
-  if (units % degree == 0) return std::nullopt;
-  const std::int64_t own = length_of(owned(entry, rank, shard->dim));
-  const std::int64_t begin = (units + degree - 1) / degree * rank * shard->unit;
-  Taken taken{shard->dim, {}};
-  append_run(taken.runs, {std::min(begin, length - own), own});
-  return taken;
+  return begun_at(entry, rank, (items + degree - 1) / degree * rank * sharded(entry)->unit);
 }
 
 }  // namespace
@@ -29,7 +20,7 @@ const Fault& use_chunk_boundaries() {
       .family = 'U',
       .level = FaultLevel::plan,
       .claim = "The first ranks hold one unit more, and a rank's units begin where torch.chunk puts them.",
-      .reports = {"faults.md"},
+      .reports = {"A90"},
       .oracles = {Oracle::layout},
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view argument) -> std::optional<std::string> {

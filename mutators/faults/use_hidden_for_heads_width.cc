@@ -36,7 +36,11 @@ const Fault& use_hidden_for_heads_width() {
                             "no tensor stacks q, k and v, or the hidden state is as wide as the heads");
       },
       .equivalent = nullptr,
-      .inject = takes<taken>};
+      .inject = takes<taken>,
+      .steer =
+          [](Case& c, Stream&) {
+            if (c.geometry.d_model == c.geometry.attention_width()) ++c.geometry.d_model;
+          }};
   return fault;
 }
 

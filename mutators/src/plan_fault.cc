@@ -178,21 +178,6 @@ Tensor stacked(std::span<const Tensor> parts) {
   return out;
 }
 
-Tensor transposed(const Tensor& matrix) {
-  Tensor out = Tensor::uninitialized(matrix.dtype(), {matrix.dim(1), matrix.dim(0)});
-  const auto size = static_cast<std::size_t>(size_bits(matrix.dtype()) / 8);
-  const auto rows = static_cast<std::size_t>(matrix.dim(0));
-  const auto columns = static_cast<std::size_t>(matrix.dim(1));
-  const std::byte* from = matrix.bytes().data();
-  std::byte* to = out.mutable_bytes().data();
-  for (std::size_t i = 0; i < rows; ++i) {
-    for (std::size_t j = 0; j < columns; ++j) {
-      std::memcpy(to + (j * rows + i) * size, from + (i * columns + j) * size, size);
-    }
-  }
-  return out;
-}
-
 void swap_rows(Tensor& tensor, std::int64_t first, std::int64_t second, std::int64_t count) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(tensor.dim(0)));
   std::iota(order.begin(), order.end(), std::int64_t{0});

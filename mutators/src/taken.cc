@@ -99,6 +99,13 @@ const Shard* sharded(const LayoutEntry& entry) {
   return shard == nullptr || shard->policy == SplitPolicy::padded ? nullptr : shard;
 }
 
+std::int64_t uneven_items(const LayoutEntry& entry, SplitPolicy policy) {
+  const Shard* shard = sharded(entry);
+  if (shard == nullptr || shard->policy != policy) return 0;
+  const std::int64_t items = entry.placed.shape()[static_cast<std::size_t>(shard->dim)] / shard->unit;
+  return items % entry.placed.degree() == 0 ? 0 : items;
+}
+
 bool stacks_qkv(const LayoutEntry& entry) {
   return stacks(entry, {"q", "k", "v"}) || stacks(entry, {"q_bias", "k_bias", "v_bias"});
 }
@@ -141,6 +148,15 @@ std::vector<Run> heads_by_member(const Geometry& geometry) {
     }
   }
   return order;
+}
+
+Taken begun_at(const LayoutEntry& entry, int rank, std::int64_t begin) {
+  const int dim = sharded(entry)->dim;
+  const std::int64_t length = entry.placed.shape()[static_cast<std::size_t>(dim)];
+  const std::int64_t own = length_of(owned(entry, rank, dim));
+  Taken taken{dim, {}};
+  append_run(taken.runs, {std::min(begin, length - own), own});
+  return taken;
 }
 
 Taken cut_in_order(const LayoutEntry& entry, int rank, const std::vector<Run>& order) {

@@ -28,6 +28,8 @@ std::optional<Run> owned_range(const LayoutEntry& entry, int rank, int dim);
 
 /// Its placement where that is one range per rank without padding, else nullptr.
 const Shard* sharded(const LayoutEntry& entry);
+/// Items that a cut of `policy` deals out over ranks that do not divide them, 0 for any other tensor.
+std::int64_t uneven_items(const LayoutEntry& entry, SplitPolicy policy);
 /// Whether it stacks q, k and v, or their biases, one after the other.
 bool stacks_qkv(const LayoutEntry& entry);
 /// Whether it holds these roles in another order than one after the other.
@@ -41,6 +43,8 @@ bool shares_kv_heads(const Geometry& geometry, const LayoutEntry& entry);
 /// Rows of q, or columns of o_proj, by the place of a head in its KV group first, then by group.
 std::vector<Run> heads_by_member(const Geometry& geometry);
 
+/// As many as the rank rightly holds along the dimension of its cut, from `begin` on, or the last of all.
+Taken begun_at(const LayoutEntry& entry, int rank, std::int64_t begin);
 /// What a rank holds of a file whose rows lie in `order`, and are cut as if they were in the right one.
 Taken cut_in_order(const LayoutEntry& entry, int rank, const std::vector<Run>& order);
 /// q as it should be, then what lies at `k` and `v`, both as long as the rank's part of k.

@@ -38,9 +38,8 @@ TEST(PublicReports, EveryReportHasAFault) {
 TEST(PublicReports, AFaultNamesReportsThatExist) {
   for (const Fault* fault : all_faults()) {
     for (const std::string_view id : fault->reports) {
-      if (!id.empty() && id.front() == 'A') {
-        EXPECT_NE(find_report(id), nullptr) << fault->name << ' ' << id;
-      }
+      if (id.empty() || id.front() != 'A') continue;
+      EXPECT_NE(find_report(id), nullptr) << fault->name << ' ' << id;
     }
   }
 }
