@@ -4,21 +4,18 @@
 namespace shardcheck::faults {
 namespace {
 
-bool is_transposed(const LogicalTensor& part, std::string_view argument) {
-  const bool is_chosen = argument == "down" ? part.role == "expert_down"
-                                            : part.role == "expert_gate" || part.role == "expert_up";
+bool is_transposed(const LogicalTensor& part) {
+  const bool is_chosen = part.role == "expert_gate" || part.role == "expert_up";
   return is_chosen && part.shape[0] == part.shape[1] && part.shape[0] > 1;
 }
 
-bool hits(const LayoutEntry& entry, std::string_view argument) {
-  return is_transposed(entry.parts.front(), argument);
-}
+bool hits(const LayoutEntry& entry, std::string_view) { return is_transposed(entry.parts.front()); }
 
-void damage(const Case&, const Layout& target, std::string_view argument, ShardedTensors& shards) {
+void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {
   rewrite(
       target,
-      [&](const LogicalTensor& part, const TensorMap& right) -> std::optional<Tensor> {
-        if (!is_transposed(part, argument)) return std::nullopt;
+      [](const LogicalTensor& part, const TensorMap& right) -> std::optional<Tensor> {
+        if (!is_transposed(part)) return std::nullopt;
         return transposed(right.find(part.name)->second);
       },
       shards);
@@ -32,10 +29,10 @@ const Fault& swap_expert_dims() {
       .name = "swap_expert_dims",
       .family = 'E',
       .level = FaultLevel::plan,
-      .claim = "The two dimensions of square expert matrices are exchanged.",
+      .claim = "The two dimensions of the square gate and up matrices of every expert are exchanged.",
       .reports = {"A18", "A37", "A38"},
       .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
-      .arguments = {"down", "gate_up"},
+      .arguments = {},
       .not_applicable = [](const Case& c, std::string_view argument) -> std::optional<std::string> {
         return unless_hit(c, argument, hits, "the experts' matrices are not square");
       },
