@@ -25,11 +25,17 @@ std::string described(const KillCell& cell) {
          " (" + cell.message + ")";
 }
 
+/// No forward pass reads some layouts over meshes; their shards are compared all the same.
+bool is_judged(const KillCell& cell) {
+  const Case c = parse_case(cell.case_line);
+  return cell.expected && (cell.oracle == Oracle::layout || can_run(c.target, c.geometry));
+}
+
 TEST(FaultSoundness, TheRightSubjectPassesOnEveryCase) { EXPECT_EQ(report().baseline_failures.size(), 0U); }
 
 TEST(FaultSoundness, WhatAppliesIsKilledOrHasAWitness) {
   for (const KillCell& cell : report().cells) {
-    if (!cell.expected) continue;
+    if (!is_judged(cell)) continue;
     EXPECT_TRUE(cell.status == CellStatus::killed || cell.status == CellStatus::equivalent)
         << described(cell);
   }
