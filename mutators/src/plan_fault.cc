@@ -197,6 +197,19 @@ void recut(const LayoutEntry& entry, Placement placement, std::vector<Tensor>& s
   shards = split_tensor(wrong, gather_tensor(entry.placed, shards));
 }
 
+Tensor transposed(const Tensor& matrix) {
+  const auto rows = static_cast<std::size_t>(matrix.dim(0)),
+             columns = static_cast<std::size_t>(matrix.dim(1));
+  Tensor out = Tensor::uninitialized(matrix.dtype(), {matrix.dim(1), matrix.dim(0)});
+  const auto size = static_cast<std::size_t>(size_bits(matrix.dtype()) / 8);
+  std::byte* to = out.mutable_bytes().data();
+  for (std::size_t column = 0; column < columns; ++column) {
+    for (std::size_t row = 0; row < rows; ++row, to += size)
+      std::memcpy(to, matrix.bytes().data() + (row * columns + column) * size, size);
+  }
+  return out;
+}
+
 std::int64_t number_in(std::string_view argument) { return std::stoll(std::string(argument)); }
 
 void change_values(Tensor& tensor, const std::function<float(float)>& change) {

@@ -71,6 +71,8 @@ Tensor with_rows(const Tensor& tensor, std::span<const std::int64_t> order);
 Tensor rolled(const Tensor& tensor, std::int64_t shift);
 /// Dimension 0 concatenated.
 Tensor stacked(std::span<const Tensor> parts);
+/// Rows as columns.
+Tensor transposed(const Tensor& matrix);
 /// Exchanges two equally long blocks of rows in place.
 void swap_rows(Tensor& tensor, std::int64_t first, std::int64_t second, std::int64_t count);
 /// Zero bits from row `first` on.
