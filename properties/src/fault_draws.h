@@ -1,0 +1,40 @@
+// Random cases for faults: the same model for every oracle, moved toward a fault where few draws suit it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "shardcheck/mutators/fault.h"
+
+namespace shardcheck {
+
+/// The number of draws per wanted case before a fault goes without.
+inline constexpr std::int64_t kDrawsPerActingCase = 20;
+
+/// Case `index` of a seed: f32 under native, without a fault. `law` draws it; empty:
+/// sharded_equals_reference.
+Case drawn_case(std::uint64_t seed, std::uint64_t index, std::string_view law = {});
+
+/// Whether the choice acts on the case and is not equivalent there.
+bool acts_on(const FaultChoice& choice, const Case& c);
+
+/// What the choice is judged on: the case, about the fault's own weights if it has some, moved by its `steer`
+/// where it would not act. nullopt where it does not act on that either.
+std::optional<Case> acting_case(const FaultChoice& choice, const Case& drawn, std::uint64_t index);
+
+/// The first `wanted` such cases, fewer where 20 draws for each do not suffice.
+std::vector<Case> acting_cases(const FaultChoice& choice, std::uint64_t seed, std::int64_t wanted);
+
+/// One case for the faults that act on it.
+struct SharedCase {
+  Case value;  // without a fault
+  std::vector<FaultChoice> faults;
+};
+
+/// Cases on which each choice acts `wanted` times, as far as 20 draws for each suffice, shared among the
+/// choices.
+std::vector<SharedCase> shared_cases(const std::vector<FaultChoice>& choices, std::uint64_t seed,
+                                     std::int64_t wanted);
+
+}  // namespace shardcheck
