@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 #include "shardcheck/properties/generator.h"
 
@@ -10,6 +12,19 @@ bool is_power_of_two(std::int64_t value) { return (value & (value - 1)) == 0; }
 bool is_square(const Geometry& g) {
   return g.d_model == g.attention_width() || g.d_model == g.kv_width() || g.d_model == g.ffn ||
          g.d_model == g.vocab;
+}
+
+/// Whether no extent but those of heads equals another one: a mixed-up dimension changes a shape.
+bool has_distinct_widths(const Geometry& g) {
+  const std::array widths = {g.d_model, g.attention_width(), g.ffn, g.vocab};
+  const auto is_alone = [&](std::int64_t width) { return std::ranges::count(widths, width) == 1; };
+  const bool is_kv_alone = g.n_kv_heads == g.n_heads || std::ranges::count(widths, g.kv_width()) == 0;
+  return is_kv_alone && std::ranges::all_of(widths, is_alone);
+}
+
+std::int64_t tokens_in(const Case& c) {
+  const std::vector<std::int64_t> lengths = lengths_of(c);
+  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }
 
 /// Whether ranks lie along another axis than tp.
@@ -42,6 +57,9 @@ std::vector<std::string> labels_of(const Case& c) {
   label_if(!is_power_of_two(g.n_heads), "heads_not_power_of_two");
   label_if(!is_power_of_two(target), "degree_not_power_of_two");
   label_if(is_square(g), "square");
+  label_if(has_distinct_widths(g), "distinct_widths");
+  label_if(c.weights == WeightStyle::powered, "powered_weights");
+  label_if(tokens_in(c) >= 32, "tokens>=32");
   label_if(c.target.table != "hf-llama", "fused");
   label_if(g.tied, "tied");
   label_if(g.rope != Rope::none, "rope");

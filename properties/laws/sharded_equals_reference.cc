@@ -19,6 +19,7 @@ Outcome check(const Case& c, Subject& subject) {
   const ShardedTensors shards = bench.moved(subject, bench.weights());
   Outcome outcome = bench.judge_shards(oracle_of(c.arithmetic), subject, shards);
   if (outcome.verdict == Verdict::failed) name_parameter(bench, subject, outcome);
+  label_weights(bench.weights(), outcome.labels);
   return with_digest(outcome, Digest().add(shards).add(bench.reference(c.arithmetic)).add(outcome.deviation));
 }
 
@@ -29,6 +30,8 @@ Case draw(Stream& stream) {
 std::vector<LabelShare> shares() {
   std::vector<LabelShare> all = forward_shares();
   all.push_back({"tree", 0.2});
+  all.push_back({"norms_spread", 0.95});
+  all.push_back({"nonzero_biases", 0.1});
   return all;
 }
 

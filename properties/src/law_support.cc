@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -247,6 +248,39 @@ std::vector<std::int64_t> shuffled(Stream& stream, std::int64_t count) {
 
 bool target_is_sharded(const Case& c) { return c.target.tp_degree() > 1; }
 
+namespace {
+
+/// Values of all parameters whose name ends so.
+std::vector<float> values_of(const TensorMap& weights, std::string_view suffix) {
+  std::vector<float> values;
+  for (const auto& [name, tensor] : weights) {
+    if (!name.ends_with(suffix)) continue;
+    const Tensor wide = tensor.to(DType::f32);
+    values.insert(values.end(), wide.f32().begin(), wide.f32().end());
+  }
+  return values;
+}
+
+double standard_deviation(const std::vector<float>& values) {
+  double sum = 0.0, squares = 0.0;
+  for (const float value : values) {
+    sum += value;
+    squares += static_cast<double>(value) * value;
+  }
+  const auto n = static_cast<double>(values.size());
+  return values.empty() ? 0.0 : std::sqrt(std::max(0.0, squares / n - (sum / n) * (sum / n)));
+}
+
+}  // namespace
+
+void label_weights(const TensorMap& weights, std::vector<std::string>& labels) {
+  constexpr double kSpread = 0.25;  // half of what powered weights have
+  if (standard_deviation(values_of(weights, "norm")) >= kSpread) labels.emplace_back("norms_spread");
+  const std::vector<float> biases = values_of(weights, "bias");
+  const bool any_zero = std::ranges::find(biases, 0.0F) != biases.end();
+  if (!biases.empty() && !any_zero) labels.emplace_back("nonzero_biases");
+}
+
 std::vector<LabelShare> byte_shares() {
   return {{"target_degree>1", 0.4}, {"source!=target", 0.4}, {"groups>=2x2", 0.3},
           {"uneven", 0.05},         {"two_tables", 0.2},     {"square", 0.1}};
@@ -264,7 +298,10 @@ std::vector<LabelShare> forward_shares() {
           {"qk_norm", 0.1},
           {"tied", 0.08},
           {"fused", 0.3},
-          {"heads_not_power_of_two", 0.2}};
+          {"heads_not_power_of_two", 0.2},
+          {"distinct_widths", 0.4},
+          {"powered_weights", 1.0},
+          {"tokens>=32", 1.0}};
 }
 
 Outcome text_round_trips(const Case& c, const PrintCase& print, const ParseCase& parse) {

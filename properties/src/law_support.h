@@ -71,6 +71,10 @@ bool target_is_sharded(const Case& c);
 /// 0..count-1 in random order.
 std::vector<std::int64_t> shuffled(Stream& stream, std::int64_t count);
 
+/// Adds what the weights themselves show: "norms_spread" where norm weights are no ones, "nonzero_biases"
+/// where there are biases and none is zero. Default initialisation has neither and hides bugs of both.
+void label_weights(const TensorMap& weights, std::vector<std::string>& labels);
+
 /// Label shares every byte law and every forward law needs to mean something.
 std::vector<LabelShare> byte_shares();
 std::vector<LabelShare> forward_shares();
