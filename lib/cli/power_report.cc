@@ -226,6 +226,7 @@ std::vector<std::string> PowerReport::gaps() const {
   for (const FaultPower& power : faults) {
     if (!power.acted()) all.push_back(fmt::format("{} acted in no case", power.fault));
   }
+  if (faults.empty()) all.emplace_back("no fault was measured: controls are right and have no power");
   return all;
 }
 

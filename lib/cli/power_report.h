@@ -20,7 +20,7 @@ struct PowerReport {
   std::string commit;
 
   std::vector<std::string> problems() const;
-  /// Faults that acted in no case.
+  /// Faults that acted in no case, or that there is none to measure.
   std::vector<std::string> gaps() const;
   /// 1 with a problem, else 3 with a gap, else 0.
   int exit_code() const;
