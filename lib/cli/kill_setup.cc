@@ -30,7 +30,13 @@ KillOptions kill_options(std::uint64_t seed, std::int64_t random_cases, int jobs
     return law_named("sharded_equals_reference").draw(stream);
   };
   options.jobs = jobs;
+  options.only_declared = true;
   return options;
+}
+
+void judge_under(KillOptions& options, std::vector<Oracle> oracles) {
+  options.oracles = std::move(oracles);
+  options.only_declared = false;
 }
 
 std::vector<FaultChoice> faults_matching(const std::string& glob) {
@@ -74,25 +80,34 @@ std::vector<std::string> not_scored(const KillReport& report) {
   return lines;
 }
 
+std::string describe_first_kills(const KillReport& report) {
+  const double median = report.median_cases_to_first_kill();
+  return median > 0.0 ? fmt::format("first kill: median case {:g}", median) : "";
+}
+
 std::string describe_score(const KillReport& report) {
   if (!report.only_controls())
     return report.score_by_family.empty() ? "nothing scored"
                                           : format_share(report.score()) + " killed in the weakest family";
-  std::int64_t seen = 0, asked = 0;
+  std::int64_t seen = 0, asked = 0, right = 0;
   for (const KillRow& row : report.rows) {
+    right += row.relabel_control ? recognised_in(row) : 0;
     if (!row.expected) continue;
     seen += count_of(row, CellStatus::killed);
     asked += applicable_of(row);
   }
-  return asked == 0 ? "nothing scored"
-                    : fmt::format("detected in {} of {}, and no fault was scored", format_count(seen),
-                                  format_noun(asked, "cell"));
+  std::vector<std::string> parts;
+  if (asked > 0)
+    parts.push_back(fmt::format("detected in {} of {}", format_count(seen), format_noun(asked, "cell")));
+  if (right > 0) parts.push_back(fmt::format("recognised as right in {}", format_noun(right, "cell")));
+  return parts.empty() ? "nothing scored" : fmt::format("{}, and no fault was scored", join(parts, ", "));
 }
 
 std::string describe_faults(const KillReport& report) {
   if (report.only_controls()) return "the control alone";
   std::set<std::string> names, forms;
   for (const KillRow& row : report.rows) {
+    if (row.relabel_control) continue;
     forms.insert(row.fault);
     names.insert(row.fault.substr(0, row.fault.find(':')));
   }

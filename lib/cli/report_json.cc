@@ -122,10 +122,13 @@ ordered_json kill_row_json(const KillRow& row) {
           {"family", std::string(1, row.family)},
           {"oracle", to_string(row.oracle)},
           {"expected", row.expected},
+          {"relabel_control", row.relabel_control},
           {"applicable", applicable_of(row)},
           {"killed", count_of(row, CellStatus::killed)},
           {"survived", count_of(row, CellStatus::survived)},
           {"equivalent", count_of(row, CellStatus::equivalent)},
+          {"relabelled", count_of(row, CellStatus::relabelled)},
+          {"witness", row.witness},
           {"vacuous", count_of(row, CellStatus::vacuous)},
           {"not_applicable", count_of(row, CellStatus::not_applicable)},
           {"timeouts", count_of(row, CellStatus::timeout)},
@@ -154,6 +157,8 @@ ordered_json kill_json(const std::optional<KillReport>& report) {
           {"rows", rows},
           {"baseline_failures", report->baseline_failures},
           {"survivors", report->survivors},
+          {"false_alarms", report->false_alarms},
+          {"median_cases_to_first_kill", report->median_cases_to_first_kill()},
           {"without_evidence", unjudged},
           {"judged_by_law", by_law}};
 }

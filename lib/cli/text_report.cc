@@ -77,10 +77,20 @@ std::string published_text(std::string_view fault) {
   return "";
 }
 
+/// "12 relabelled" under layout, "12 equal" under the oracles of logits; "1 flagged" in red.
+Cell relabel_cell(const KillRow& row) {
+  const std::int64_t flagged = applicable_of(row) - count_of(row, CellStatus::vacuous);
+  if (flagged > 0) return Cell(format_count(flagged) + " flagged", Tone::bad);
+  if (recognised_in(row) == 0) return Cell("-", Tone::faint);
+  const std::string_view what = row.oracle == Oracle::layout ? " relabelled" : " equal";
+  return Cell(format_count(recognised_in(row)) + std::string(what), Tone::good);
+}
+
 /// "12/12", "11/12" in red, "(3/12)" when the oracle is not required to see the fault.
 Cell oracle_cell(const FaultSummary& summary, Oracle oracle) {
   for (const KillRow* row : summary.rows) {
     if (row->oracle != oracle) continue;
+    if (row->relabel_control) return relabel_cell(*row);
     const std::int64_t killed = count_of(*row, CellStatus::killed);
     const std::int64_t applicable = applicable_of(*row);
     const std::string text = fmt::format("{}/{}", format_count(killed), format_count(applicable));
@@ -91,7 +101,33 @@ Cell oracle_cell(const FaultSummary& summary, Oracle oracle) {
   return Cell("");
 }
 
+/// The weakest margin over every killed cell with a threshold: "153x".
+std::string weakest_margin_text(const FaultSummary& summary) {
+  double weakest = 0.0;
+  for (const KillRow* row : summary.rows)
+    if (row->weakest_margin > 0.0)
+      weakest = weakest == 0.0 ? row->weakest_margin : std::min(weakest, row->weakest_margin);
+  return weakest > 0.0 ? format_multiple(weakest) : "";
+}
+
+/// The case that killed it first under any oracle.
+std::string first_kill_text(const FaultSummary& summary) {
+  std::int64_t first = 0;
+  for (const KillRow* row : summary.rows)
+    if (row->cases_to_first_kill > 0)
+      first = first == 0 ? row->cases_to_first_kill : std::min(first, row->cases_to_first_kill);
+  return first > 0 && !summary.relabel_control() ? format_count(first) : "";
+}
+
+constexpr std::size_t kMaxWitness = 60;
+
+std::string shortened(const std::string& witness) {
+  return witness.size() <= kMaxWitness ? witness : witness.substr(0, kMaxWitness) + "...";
+}
+
 std::string row_notes(const FaultSummary& summary) {
+  for (const KillRow* row : summary.rows)
+    if (!row->witness.empty()) return shortened(row->witness);
   std::map<CellStatus, std::int64_t> total;
   for (const KillRow* row : summary.rows)
     for (const auto& [status, count] : row->counts)
@@ -117,6 +153,10 @@ std::vector<Oracle> oracles_of(const KillReport& report) {
 std::int64_t count_of(const KillRow& row, CellStatus status) {
   const auto it = row.counts.find(status);
   return it == row.counts.end() ? 0 : it->second;
+}
+
+std::int64_t recognised_in(const KillRow& row) {
+  return count_of(row, CellStatus::relabelled) + count_of(row, CellStatus::equivalent);
 }
 
 std::int64_t applicable_of(const KillRow& row) {
@@ -226,6 +266,8 @@ std::string kill_table(const KillReport& report) {
   columns.push_back({"deviation", Align::right});
   columns.push_back({"x threshold", Align::right});
   columns.push_back({"published"});
+  columns.push_back({"weakest", Align::right});
+  columns.push_back({"first kill", Align::right});
   columns.push_back({"not killed"});
   Table table(columns);
   FaultFamily family = '\0';
@@ -244,12 +286,15 @@ std::string kill_table(const KillReport& report) {
     cells.emplace_back(deviation_range(summary.weakest_deviation, summary.strongest_deviation));
     cells.emplace_back(multiple_range(summary.weakest_margin, summary.strongest_margin));
     cells.emplace_back(published_text(summary.fault), Tone::faint);
+    cells.emplace_back(weakest_margin_text(summary));
+    cells.emplace_back(first_kill_text(summary));
     cells.emplace_back(row_notes(summary), Tone::faint);
     table.row(std::move(cells));
   }
   std::string text = table.text();
   for (const std::string& failure : report.baseline_failures)
     text += fmt::format("  {} {}\n", paint(Tone::bad, "baseline fails without any fault:"), failure);
+  for (const std::string& alarm : report.false_alarms) text += fmt::format("  {}\n", paint(Tone::bad, alarm));
   for (const std::string& survivor : report.survivors)
     text += fmt::format("  {}\n", paint(Tone::bad, survivor));
   return text;

@@ -24,10 +24,13 @@ struct FaultSummary {
   // Over killed native cells of the recorded configurations; 0 when there are none.
   double weakest_deviation = 0.0, strongest_deviation = 0.0;
   double weakest_margin = 0.0, strongest_margin = 0.0;
+  bool relabel_control() const { return rows.front()->relabel_control; }
 };
 std::vector<FaultSummary> summarize(const KillReport& report);
 
 std::int64_t count_of(const KillRow& row, CellStatus status);
+/// Cells of a relabelling that the layout oracle named or that agree under exact or native.
+std::int64_t recognised_in(const KillRow& row);
 /// Cells that had to be killed: killed, survived, vacuous, timeout and error.
 std::int64_t applicable_of(const KillRow& row);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
 
 #include "caching_subject.h"
@@ -50,39 +51,47 @@ std::optional<std::string> changed_shape(const ShardedTensors& right, const Shar
   return std::nullopt;
 }
 
+bool runs_the_model(const FaultChoice& choice) { return choice.fault->effective == nullptr; }
+
 class CaseJudge {
  public:
-  CaseJudge(const KillWork& work, const std::vector<Oracle>& oracles, double timeout_seconds)
+  CaseJudge(const KillWork& work, const KillOptions& options)
       : work_(work),
-        oracles_(oracles),
-        timeout_seconds_(timeout_seconds),
+        options_(options),
         line_(print_case(work.value)),
         config_(config_of(work.value.geometry)) {}
 
   JudgedWork run() {
-    try {
-      bench_.emplace(work_.value);
-    } catch (const UnsupportedLayout& refusal) {
-      for (const FaultChoice& choice : work_.faults)
-        add(cells_of(choice, CellStatus::not_applicable, refusal.what()));
-      return std::move(result_);
-    } catch (const std::exception& failure) {
-      return failed_baseline(failure.what());
-    }
-    for (const Oracle oracle : oracles_) {
-      baseline_.push_back(right_outcome(oracle));
-      const Verdict verdict = baseline_.back().verdict;
-      if (verdict == Verdict::failed || verdict == Verdict::error) {
-        return failed_baseline(fmt::format("under {}: {}", to_string(oracle), baseline_.back().message));
-      }
-    }
+    if (std::ranges::any_of(work_.faults, runs_the_model)) open_bench();
+    if (!result_.baseline_failure.empty()) return std::move(result_);
     for (const FaultChoice& choice : work_.faults) add(judge(choice));
     return std::move(result_);
   }
 
  private:
-  JudgedWork failed_baseline(const std::string& why) const {
-    return {{}, fmt::format("{} fails without a fault: {}", line_, why)};
+  void fail_baseline(const std::string& line, const std::string& why) {
+    if (result_.baseline_failure.empty())
+      result_.baseline_failure = fmt::format("{} fails without a fault: {}", line, why);
+  }
+
+  void open_bench() {
+    try {
+      bench_.emplace(work_.value);
+    } catch (const UnsupportedLayout& refusal) {
+      refusal_ = refusal.what();
+      return;
+    } catch (const std::exception& failure) {
+      return fail_baseline(line_, failure.what());
+    }
+    for (const Oracle oracle : options_.oracles) {
+      const auto asks = [&](const FaultChoice& choice) {
+        return runs_the_model(choice) && is_asked(options_, *choice.fault, oracle);
+      };
+      if (std::ranges::none_of(work_.faults, asks)) continue;
+      const Outcome& outcome = baseline_.emplace(oracle, right_outcome(oracle)).first->second;
+      if (outcome.verdict == Verdict::failed || outcome.verdict == Verdict::error)
+        fail_baseline(line_, fmt::format("under {}: {}", to_string(oracle), outcome.message));
+    }
   }
 
   void add(std::vector<KillCell> cells) { std::ranges::move(cells, std::back_inserter(result_.cells)); }
@@ -100,9 +109,11 @@ class CaseJudge {
   std::vector<KillCell> cells_of(const FaultChoice& choice, CellStatus status,
                                  const std::string& message) const {
     std::vector<KillCell> cells;
-    for (const Oracle oracle : oracles_) {
-      cells.push_back({choice.text(), choice.fault->family, oracle, choice.fault->expects(oracle), line_,
-                       config_, status, 0.0, 0.0, message});
+    for (const Oracle oracle : options_.oracles) {
+      if (!is_asked(options_, *choice.fault, oracle)) continue;
+      cells.push_back({choice.text(), choice.fault->family, oracle, choice.fault->expects(oracle),
+                       choice.fault->is_relabel_control(), line_, config_, work_.number, status, 0.0, 0.0,
+                       message});
     }
     return cells;
   }
@@ -113,21 +124,27 @@ class CaseJudge {
       if (const auto reason = choice.fault->why_inapplicable(judged, choice.argument)) {
         return cells_of(choice, CellStatus::not_applicable, *reason);
       }
-      if (choice.fault->effective != nullptr) return judge_effective_weights(choice, judged);
+      if (!runs_the_model(choice)) return judge_effective_weights(choice, judged);
+      if (!bench_) return cells_of(choice, CellStatus::not_applicable, refusal_);
       return judge_faulty(choice, *choice.fault->inject(right_, work_.value, choice.argument));
     } catch (const std::exception& raised) {
       return cells_of(choice, CellStatus::error, fmt::format("the fault raises: {}", raised.what()));
     }
   }
 
+  const Outcome& right_effective(const Case& judged) {
+    const auto found = effective_baseline_.find(judged.effective);
+    if (found != effective_baseline_.end()) return found->second;
+    return effective_baseline_.emplace(judged.effective, judge_effective(judged)).first->second;
+  }
+
   std::vector<KillCell> judge_effective_weights(const FaultChoice& choice, Case judged) {
     auto cells = cells_of(choice, CellStatus::not_applicable, "no forward pass here reads these weights");
-    const Outcome baseline = judge_effective(judged);
+    const Outcome& baseline = right_effective(judged);
     const std::string line = print_case(judged);
     if (baseline.verdict != Verdict::passed) {
-      const std::string why = fmt::format("{} fails without a fault: {}", line, baseline.message);
-      if (result_.baseline_failure.empty()) result_.baseline_failure = why;
-      return cells_of(choice, CellStatus::error, why);
+      fail_baseline(line, baseline.message);
+      return cells_of(choice, CellStatus::error, baseline.message);
     }
     judged.fault = choice.text();
     const Outcome outcome = judge_effective(judged);
@@ -151,9 +168,23 @@ class CaseJudge {
     if (const auto reason = changed_shape(bench_->moved(*right_, bench_->weights()), shards)) {
       return cells_of(choice, CellStatus::error, *reason);
     }
+    const auto relabelling = choice.fault->relabels == nullptr
+                                 ? std::nullopt
+                                 : choice.fault->relabels(work_.value, choice.argument);
     auto cells = cells_of(choice, CellStatus::survived, "");
-    for (std::size_t i = 0; i < cells.size(); ++i) fill(cells[i], baseline_[i], faulty, shards);
-    settle_equivalence(choice, cells, faulty, shards);
+    for (KillCell& cell : cells) {
+      if (relabelling && cell.oracle == Oracle::tree) {
+        cell.status = CellStatus::not_applicable;
+        cell.message = kTreeIsNotAsked;
+      } else {
+        fill(cell, baseline_.at(cell.oracle), faulty, shards);
+      }
+    }
+    if (relabelling) {
+      settle_relabelling(*relabelling, cells, faulty, shards);
+    } else {
+      settle_equivalence(choice, cells, faulty, shards);
+    }
     return cells;
   }
 
@@ -172,24 +203,44 @@ class CaseJudge {
     cell.threshold = outcome.threshold;
     cell.status = status_of(outcome.verdict);
     if (cell.status != CellStatus::killed) cell.message = outcome.message;
-    if (elapsed.count() <= timeout_seconds_) return;
+    if (elapsed.count() <= options_.case_timeout_seconds) return;
     cell.status = CellStatus::timeout;
-    cell.message = fmt::format("took {:.1f} s, allowed {:.1f} s", elapsed.count(), timeout_seconds_);
+    cell.message =
+        fmt::format("took {:.1f} s, allowed {:.1f} s", elapsed.count(), options_.case_timeout_seconds);
   }
 
-  bool moves_the_right_bytes(Subject& faulty, const ShardedTensors& shards) {
-    const auto differs = [&](const ShardedTensors& expected, const ShardedTensors& actual) {
-      return Workbench::first_difference(bench_->target(), expected, actual).has_value();
+  /// Whether the faulty subject delivers the shards of the right model under other names, or under its own.
+  bool delivers(const Relabelling& relabelling, Subject& faulty, const ShardedTensors& shards) {
+    const auto same = [&](const TensorMap& full, const ShardedTensors& actual) {
+      const TensorMap renamed = relabelled(work_.value.geometry, full, relabelling);
+      return !Workbench::first_difference(bench_->target(), bench_->moved(*right_, renamed), actual);
     };
     const TensorMap& fingerprints = bench_->fingerprints();
-    return !differs(bench_->moved(*right_, bench_->weights()), shards) &&
-           !differs(bench_->moved(*right_, fingerprints), bench_->moved(faulty, fingerprints));
+    return same(bench_->weights(), shards) && same(fingerprints, bench_->moved(faulty, fingerprints));
+  }
+
+  bool passes(Oracle oracle, Subject& faulty, const ShardedTensors& shards) {
+    return bench_->judge_shards(oracle, faulty, shards).verdict == Verdict::passed;
   }
 
   /// Exact comparisons alone, whichever oracles were chosen: below a threshold much can hide.
   bool is_bit_for_bit_right(FaultLevel level, Subject& faulty, const ShardedTensors& shards) {
-    if (level == FaultLevel::plan || level == FaultLevel::value) return moves_the_right_bytes(faulty, shards);
-    return bench_->judge_shards(Oracle::tree, faulty, shards).verdict == Verdict::passed;
+    if (level != FaultLevel::forward && level != FaultLevel::collective) return delivers({}, faulty, shards);
+    return passes(Oracle::tree, faulty, shards) && passes(Oracle::exact, faulty, shards);
+  }
+
+  /// The function is preserved when the bytes are those of the permutation, which preserves every function,
+  /// and `exact` agrees. The layout oracle then says which permutation it sees.
+  void settle_relabelling(const Relabelling& relabelling, std::vector<KillCell>& cells, Subject& faulty,
+                          const ShardedTensors& shards) {
+    if (!why_not_preserved(work_.value.geometry, relabelling).empty()) return;
+    if (!delivers(relabelling, faulty, shards) || !passes(Oracle::exact, faulty, shards)) return;
+    for (KillCell& cell : cells) {
+      const bool seen = cell.oracle == Oracle::layout && cell.status == CellStatus::killed;
+      if (!seen && cell.status != CellStatus::survived) continue;
+      cell.status = seen ? CellStatus::relabelled : CellStatus::equivalent;
+      cell.message = describe(relabelling);
+    }
   }
 
   /// Equivalent needs all three: the witness, the agreement of every oracle that judged, and equal bits.
@@ -210,21 +261,27 @@ class CaseJudge {
   }
 
   const KillWork& work_;
-  const std::vector<Oracle>& oracles_;
-  double timeout_seconds_;
+  const KillOptions& options_;
   std::string line_;
   std::string config_;
-  std::optional<Workbench> bench_;
+  std::optional<Workbench> bench_;  // none when the layouts are refused
+  std::string refusal_;
   std::shared_ptr<Subject> right_ = std::make_shared<CachingSubject>();
-  std::vector<Outcome> baseline_;  // by oracle
+  std::map<Oracle, Outcome> baseline_;  // of the oracles that are asked
+  std::map<EffectiveKind, Outcome> effective_baseline_;
   JudgedWork result_;
 };
 
 }  // namespace
 
-JudgedWork judge_work(const KillWork& work, const std::vector<Oracle>& oracles, double timeout_seconds) {
+bool is_asked(const KillOptions& options, const Fault& fault, Oracle oracle) {
+  if (fault.is_relabel_control()) return oracle != Oracle::tree || !options.only_declared;
+  return !options.only_declared || fault.expects(oracle);
+}
+
+JudgedWork judge_work(const KillWork& work, const KillOptions& options) {
   try {
-    return CaseJudge(work, oracles, timeout_seconds).run();
+    return CaseJudge(work, options).run();
   } catch (const std::exception& failure) {
     return {{}, fmt::format("a case of {} cannot be judged: {}", work.value.law, failure.what())};
   }

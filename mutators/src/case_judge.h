@@ -9,7 +9,8 @@
 namespace shardcheck {
 
 struct KillWork {
-  Case value;  // without a fault
+  Case value;               // without a fault
+  std::int64_t number = 1;  // of the cases tried so far, this one among them
   std::vector<FaultChoice> faults;
 };
 
@@ -18,8 +19,12 @@ struct JudgedWork {
   std::string baseline_failure;  // empty when it did not
 };
 
-/// A cell that takes longer than `timeout_seconds` is a timeout whatever its verdict would be; it is not
+/// Whether the matrix has a cell for this pair: every oracle of the options, or the declared ones alone.
+/// A relabel control has those that may not flag it, and the layout oracle that says what it is.
+bool is_asked(const KillOptions& options, const Fault& fault, Oracle oracle);
+
+/// A cell that takes longer than the options allow is a timeout whatever its verdict would be; it is not
 /// interrupted. A fault that raises, or that changes a shape or dtype, is an error and no kill.
-JudgedWork judge_work(const KillWork& work, const std::vector<Oracle>& oracles, double timeout_seconds);
+JudgedWork judge_work(const KillWork& work, const KillOptions& options);
 
 }  // namespace shardcheck

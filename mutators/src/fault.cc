@@ -83,6 +83,8 @@ std::string_view to_string(FaultLevel level) noexcept {
   return "unknown";
 }
 
+bool Fault::is_relabel_control() const { return relabels != nullptr && oracles.empty() && law.empty(); }
+
 Case Fault::judged_on(Case c) const {
   if (kind == EffectiveKind::none) return c;
   c.law = kEffectiveLaw;
@@ -140,11 +142,33 @@ std::vector<FaultChoice> every_choice() {
   return choices;
 }
 
+std::optional<std::string> why_equivalent(const FaultChoice& choice, const Case& c) {
+  const Fault& fault = *choice.fault;
+  if (fault.equivalent != nullptr) {
+    if (auto witness = fault.equivalent(c, choice.argument)) return witness;
+  }
+  if (fault.relabels == nullptr || fault.is_relabel_control()) return std::nullopt;
+  const auto relabelling = fault.relabels(c, choice.argument);
+  return relabelling ? std::optional(describe(*relabelling)) : std::nullopt;
+}
+
+Case suited_to(const FaultChoice& choice, Case drawn, std::uint64_t index) {
+  const Fault& fault = *choice.fault;
+  Case c = fault.judged_on(std::move(drawn));
+  const auto acts = [&] { return !fault.why_inapplicable(c, choice.argument) && !why_equivalent(choice, c); };
+  if (fault.steer == nullptr || acts()) return c;
+  Stream stream = Stream(c.seed, fault.name).child(std::to_string(index));
+  fault.steer(c, stream);
+  return c;
+}
+
 std::optional<std::string> why_fault_is_inert(const Case& c) {
   if (c.fault.empty()) return std::nullopt;
   const FaultChoice choice = parse_fault(c.fault);
   auto reason = choice.fault->why_inapplicable(c, choice.argument);
-  if (!reason && choice.fault->equivalent != nullptr) reason = choice.fault->equivalent(c, choice.argument);
+  if (!reason) reason = why_equivalent(choice, c);
+  if (!reason && choice.fault->is_relabel_control() && c.arithmetic == Arithmetic::tree)
+    reason = kTreeIsNotAsked;
   if (!reason) return std::nullopt;
   return fmt::format("fault {} cannot act here: {}", choice.text(), *reason);
 }

@@ -34,36 +34,72 @@ bool takes(const FaultChoice& choice, const Case& c, std::int64_t wanted, Search
   if (search.found >= wanted) return false;
   const Case judged = choice.fault->judged_on(c);
   if (choice.fault->why_inapplicable(judged, choice.argument)) return false;
-  const bool is_equivalent =
-      choice.fault->equivalent != nullptr && choice.fault->equivalent(judged, choice.argument).has_value();
-  std::int64_t& count = is_equivalent ? search.equivalent : search.found;
+  std::int64_t& count = why_equivalent(choice, judged) ? search.equivalent : search.found;
   if (count >= wanted) return false;
   ++count;
   return true;
 }
 
-void add_random_work(const KillOptions& options, const std::vector<FaultChoice>& choices,
-                     std::vector<KillWork>& work) {
-  std::vector<Search> searches(choices.size());
-  const auto unfinished = [&](const Search& search) { return search.found < options.random_cases; };
-  for (std::int64_t index = 0; index < options.random_cases * kDrawsPerCase; ++index) {
-    if (std::ranges::none_of(searches, unfinished)) return;
-    KillWork item{options.draw(static_cast<std::uint64_t>(index)), {}};
-    item.value.fault.clear();
-    for (std::size_t i = 0; i < choices.size(); ++i) {
-      if (takes(choices[i], item.value, options.random_cases, searches[i])) item.faults.push_back(choices[i]);
-    }
-    if (!item.faults.empty()) work.push_back(std::move(item));
+/// The search of all choices at once: what one of them takes is offered to all, so that they share its
+/// reference and threshold.
+class RandomWork {
+ public:
+  RandomWork(const KillOptions& options, const std::vector<FaultChoice>& choices, std::vector<KillWork>& work)
+      : options_(options), choices_(choices), work_(work), searches_(choices.size()) {}
+
+  void add() {
+    for_each_draw(any_choice, [this](const Case& drawn, std::uint64_t index) { offer(drawn, index); });
+    const auto steers = [](const FaultChoice& choice) { return choice.fault->steer != nullptr; };
+    for_each_draw(steers, [&](const Case& drawn, std::uint64_t index) {
+      for (std::size_t i = 0; i < choices_.size(); ++i) {
+        if (!is_unfinished(i) || !steers(choices_[i])) continue;
+        const Case moved = suited_to(choices_[i], drawn, index);
+        // What suits as it was drawn has been offered before.
+        if (moved != choices_[i].fault->judged_on(drawn)) offer(moved, index);
+      }
+    });
   }
-}
+
+ private:
+  static bool any_choice(const FaultChoice&) { return true; }
+
+  bool is_unfinished(std::size_t i) const { return searches_[i].found < options_.random_cases; }
+
+  /// Draws while one of the choices that `counts` wants cases, up to kDrawsPerCase for each wanted one.
+  template <typename Counts, typename Use>
+  void for_each_draw(Counts counts, Use use) {
+    for (std::int64_t index = 0; index < options_.random_cases * kDrawsPerCase; ++index) {
+      bool wanted = false;
+      for (std::size_t i = 0; i < choices_.size() && !wanted; ++i)
+        wanted = counts(choices_[i]) && is_unfinished(i);
+      if (!wanted) return;
+      Case drawn = options_.draw(static_cast<std::uint64_t>(index));
+      drawn.fault.clear();
+      use(drawn, static_cast<std::uint64_t>(index));
+    }
+  }
+
+  void offer(const Case& c, std::uint64_t index) {
+    KillWork item{c, std::ssize(options_.cases) + static_cast<std::int64_t>(index) + 1, {}};
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      if (takes(choices_[i], c, options_.random_cases, searches_[i])) item.faults.push_back(choices_[i]);
+    }
+    if (!item.faults.empty()) work_.push_back(std::move(item));
+  }
+
+  const KillOptions& options_;
+  const std::vector<FaultChoice>& choices_;
+  std::vector<KillWork>& work_;
+  std::vector<Search> searches_;
+};
 
 std::vector<KillWork> plan_work(const KillOptions& options, const std::vector<FaultChoice>& choices) {
   std::vector<KillWork> work;
   for (const Case& c : options.cases) {
-    work.push_back({c, choices});
+    work.push_back({c, std::ssize(work) + 1, choices});
     work.back().value.fault.clear();
   }
-  if (options.random_cases > 0 && options.draw) add_random_work(options, choices, work);
+  if (options.random_cases > 0 && options.draw) RandomWork(options, choices, work).add();
   return work;
 }
 
@@ -75,7 +111,7 @@ std::vector<JudgedWork> judge_all(const KillOptions& options, const std::vector<
   std::mutex reporting;
   const auto run = [&] {
     for (std::size_t i = next++; i < work.size(); i = next++) {
-      results[i] = judge_work(work[i], options.oracles, options.case_timeout_seconds);
+      results[i] = judge_work(work[i], options);
       const std::size_t count = ++done;
       const std::scoped_lock lock(reporting);
       if (options.progress)
@@ -88,18 +124,17 @@ std::vector<JudgedWork> judge_all(const KillOptions& options, const std::vector<
 }
 
 bool is_judged(CellStatus status) {
-  return status != CellStatus::not_applicable && status != CellStatus::equivalent;
+  return status != CellStatus::not_applicable && status != CellStatus::equivalent &&
+         status != CellStatus::relabelled;
 }
 
 void add_kill(KillRow& row, const KillCell& cell) {
   const bool first = row.cases_to_first_kill == 0;
-  if (first) {
-    row.cases_to_first_kill = 1;
-    for (const auto& [status, count] : row.counts) row.cases_to_first_kill += is_judged(status) ? count : 0;
+  if (first || cell.case_number < row.cases_to_first_kill) {
+    row.cases_to_first_kill = cell.case_number;
     row.first_killing_case = cell.case_line;
-    row.weakest_deviation = row.strongest_deviation = cell.deviation;
   }
-  row.weakest_deviation = std::min(row.weakest_deviation, cell.deviation);
+  row.weakest_deviation = first ? cell.deviation : std::min(row.weakest_deviation, cell.deviation);
   row.strongest_deviation = std::max(row.strongest_deviation, cell.deviation);
   if (!(cell.threshold > 0.0)) return;
   row.weakest_margin =
@@ -107,23 +142,26 @@ void add_kill(KillRow& row, const KillCell& cell) {
   row.strongest_margin = std::max(row.strongest_margin, cell.margin());
 }
 
-std::vector<KillRow> rows_of(const std::vector<FaultChoice>& choices, const std::vector<Oracle>& oracles,
+std::vector<KillRow> rows_of(const std::vector<FaultChoice>& choices, const KillOptions& options,
                              const std::vector<KillCell>& cells) {
   std::vector<KillRow> rows;
   std::map<std::pair<std::string, Oracle>, std::size_t> place;
   for (const FaultChoice& choice : choices) {
-    for (const Oracle oracle : oracles) {
+    for (const Oracle oracle : options.oracles) {
+      if (!is_asked(options, *choice.fault, oracle)) continue;
       if (!place.try_emplace({choice.text(), oracle}, rows.size()).second) continue;
       KillRow& row = rows.emplace_back();
       row.fault = choice.text();
       row.family = choice.fault->family;
       row.oracle = oracle;
       row.expected = choice.fault->expects(oracle);
+      row.relabel_control = choice.fault->is_relabel_control();
     }
   }
   for (const KillCell& cell : cells) {
     KillRow& row = rows.at(place.at({cell.fault, cell.oracle}));
     if (cell.status == CellStatus::killed) add_kill(row, cell);
+    if (cell.status == CellStatus::relabelled && row.witness.empty()) row.witness = cell.message;
     ++row.counts[cell.status];
   }
   return rows;
@@ -133,6 +171,23 @@ std::vector<KillRow> rows_of(const std::vector<FaultChoice>& choices, const std:
 bool is_evidence(const KillCell& cell) { return cell.expected && is_judged(cell.status); }
 
 bool is_control(const KillRow& row) { return row.family == 'Z'; }
+
+/// A relabelling that was taken for a fault, or whose witness is wrong.
+bool is_false_alarm(const KillCell& cell) {
+  return cell.relabel_control && (cell.status == CellStatus::killed || cell.status == CellStatus::survived ||
+                                  cell.status == CellStatus::timeout || cell.status == CellStatus::error);
+}
+
+std::string why_flagged(const KillCell& cell) {
+  if (!cell.message.empty()) return cell.message;
+  return cell.status == CellStatus::killed ? "taken for a fault" : "bytes or logits contradict the witness";
+}
+
+/// A cell of a relabelling that says whether it is one.
+bool says_what_it_is(const KillCell& cell) {
+  return is_false_alarm(cell) || (cell.relabel_control && (cell.status == CellStatus::relabelled ||
+                                                           cell.status == CellStatus::equivalent));
+}
 
 /// The commonest reason why a fault's cells under one oracle say nothing: "cannot act on 3 of 5 cases (...)".
 std::string why_inert(const std::vector<KillCell>& cells, const KillRow& row) {
@@ -156,7 +211,7 @@ std::string why_unjudged(const KillReport& report, const std::string& fault) {
   std::vector<std::string_view> blind;
   for (const KillRow& row : report.rows) {
     if (row.fault != fault) continue;
-    if (row.expected) return why_inert(report.cells, row);
+    if (row.expected || row.relabel_control) return why_inert(report.cells, row);
     blind.push_back(to_string(row.oracle));
   }
   return fmt::format("{} need not see it", fmt::join(blind, ", "));
@@ -165,11 +220,11 @@ std::string why_unjudged(const KillReport& report, const std::string& fault) {
 std::vector<UnjudgedFault> without_evidence(const KillReport& report) {
   std::set<std::string> known;  // judged, or already missing
   for (const KillCell& cell : report.cells) {
-    if (is_evidence(cell)) known.insert(cell.fault);
+    if (is_evidence(cell) || says_what_it_is(cell)) known.insert(cell.fault);
   }
   std::vector<UnjudgedFault> missing;
   for (const KillRow& row : report.rows) {
-    if (is_control(row) && !report.only_controls()) continue;
+    if (is_control(row) && !row.relabel_control && !report.only_controls()) continue;
     if (known.insert(row.fault).second) missing.push_back({row.fault, why_unjudged(report, row.fault)});
   }
   return missing;
@@ -202,6 +257,8 @@ std::string_view to_string(CellStatus status) noexcept {
       return "survived";
     case CellStatus::equivalent:
       return "equivalent";
+    case CellStatus::relabelled:
+      return "relabelled";
     case CellStatus::vacuous:
       return "vacuous";
     case CellStatus::not_applicable:
@@ -222,17 +279,36 @@ double KillReport::score() const {
 
 bool KillReport::only_controls() const { return !rows.empty() && std::ranges::all_of(rows, is_control); }
 
+double KillReport::median_cases_to_first_kill() const {
+  std::map<std::string, std::int64_t> fewest;
+  for (const KillRow& row : rows) {
+    if (row.cases_to_first_kill == 0 || row.relabel_control) continue;
+    std::int64_t& cases = fewest.try_emplace(row.fault, row.cases_to_first_kill).first->second;
+    cases = std::min(cases, row.cases_to_first_kill);
+  }
+  std::vector<std::int64_t> sorted;
+  for (const auto& [fault, cases] : fewest) sorted.push_back(cases);
+  if (sorted.empty()) return 0.0;
+  std::ranges::sort(sorted);
+  const std::size_t upper = sorted.size() / 2, lower = (sorted.size() - 1) / 2;
+  return static_cast<double>(sorted[lower] + sorted[upper]) / 2.0;
+}
+
 Verdict KillReport::verdict(double minimum_score) const {
   const auto killed = [](const KillCell& cell) { return cell.status == CellStatus::killed; };
+  const auto shows = [&](const KillCell& cell) {
+    return cell.relabel_control ? says_what_it_is(cell) : killed(cell);
+  };
   const auto control_missed = [&](const KillCell& cell) {
     return cell.family == 'Z' && is_evidence(cell) && !killed(cell);
   };
   const bool scored_low = !score_by_family.empty() && score() < minimum_score;
-  const bool any_killed = std::ranges::any_of(cells, killed);
-  if (!baseline_failures.empty() || scored_low || std::ranges::any_of(cells, control_missed) ||
-      (!any_killed && std::ranges::any_of(cells, is_evidence)))
+  const bool anything_shown = std::ranges::any_of(cells, shows);
+  if (!baseline_failures.empty() || !false_alarms.empty() || scored_low ||
+      std::ranges::any_of(cells, control_missed) ||
+      (!anything_shown && std::ranges::any_of(cells, is_evidence)))
     return Verdict::failed;
-  return without_evidence.empty() && any_killed ? Verdict::passed : Verdict::vacuous;
+  return without_evidence.empty() && anything_shown ? Verdict::passed : Verdict::vacuous;
 }
 
 KillReport run_kill_matrix(const KillOptions& options) {
@@ -248,10 +324,13 @@ KillReport run_kill_matrix(const KillOptions& options) {
       report.baseline_failures.push_back(std::move(judged.baseline_failure));
     std::ranges::move(judged.cells, std::back_inserter(report.cells));
   }
-  report.rows = rows_of(choices, options.oracles, report.cells);
+  report.rows = rows_of(choices, options, report.cells);
   report.score_by_family = scores_of(report.cells);
   report.without_evidence = without_evidence(report);
   for (const KillCell& cell : report.cells) {
+    if (is_false_alarm(cell))
+      report.false_alarms.push_back(fmt::format("{} is flagged under {}: {} ({})", cell.fault,
+                                                to_string(cell.oracle), cell.case_line, why_flagged(cell)));
     if (!cell.expected || cell.status != CellStatus::survived) continue;
     report.survivors.push_back(
         fmt::format("{} survives under {}: {}", cell.fault, to_string(cell.oracle), cell.case_line));

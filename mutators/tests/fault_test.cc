@@ -55,7 +55,9 @@ TEST(FaultRegistry, EveryFaultSaysWhatItIs) {
     EXPECT_NE(family_name(fault->family), "unknown") << fault->name;
     EXPECT_NE(to_string(fault->level), "unknown") << fault->name;
     EXPECT_THAT(fault->reports, Not(IsEmpty())) << fault->name;
-    EXPECT_NE(fault->oracles.empty(), fault->law.empty()) << fault->name;
+    const int ways = (fault->oracles.empty() ? 0 : 1) + (fault->law.empty() ? 0 : 1);
+    EXPECT_EQ(ways, fault->is_relabel_control() ? 0 : 1) << fault->name;
+    EXPECT_TRUE(!fault->is_relabel_control() || fault->family == 'Z') << fault->name;
     EXPECT_NE(fault->not_applicable, nullptr) << fault->name;
     EXPECT_NE(fault->inject != nullptr, fault->effective != nullptr) << fault->name;
     EXPECT_EQ(fault->effective != nullptr, fault->kind != EffectiveKind::none) << fault->name;
@@ -67,7 +69,7 @@ TEST(FaultRegistry, WhatChangesShardsIsSeenByTheLayoutOracleUnlessItActsOnRealVa
   const std::set<std::string_view> scales = {"norm_entry_off_by_one_percent", "relative_noise_on_one_shard",
                                              "scale_last_head_row"};
   for (const Fault* fault : all_faults()) {
-    if (!fault->law.empty()) continue;
+    if (!fault->law.empty() || fault->is_relabel_control()) continue;
     const bool on_shards = fault->level != FaultLevel::forward && fault->level != FaultLevel::collective;
     const bool by_layout = std::ranges::find(fault->oracles, Oracle::layout) != fault->oracles.end();
     EXPECT_EQ(by_layout, on_shards && !scales.contains(fault->name)) << fault->name;
@@ -132,6 +134,33 @@ TEST(WhyFaultIsInert, NamesTheFaultAndTheReason) {
   EXPECT_EQ(why_fault_is_inert(c), std::nullopt);
   c.fault = "no_such_fault";
   EXPECT_THROW(why_fault_is_inert(c), InvalidInput);
+}
+
+TEST(WhyFaultIsInert, TreeIsNotAskedAboutARelabelling) {
+  Case c = hand_picked("seed", "seed:tp2");
+  c.fault = "relabel_ffn_channels";
+  EXPECT_EQ(why_fault_is_inert(c), std::nullopt);
+  c.arithmetic = Arithmetic::tree;
+  ASSERT_TRUE(why_fault_is_inert(c).has_value());
+  EXPECT_THAT(*why_fault_is_inert(c), HasSubstr(std::string(kTreeIsNotAsked)));
+}
+
+TEST(SuitedTo, LeavesWhatSuitsAndMovesTheRestTheSameWayEachTime) {
+  Fault fault = *parse_fault("reverse_rank_order").fault;
+  fault.steer = [](Case& c, Stream& stream) {
+    c.target = parse_layout_name(stream.chance(1, 2) ? "seed:tp2" : "seed:tp4");
+  };
+  const FaultChoice choice{&fault, "down"};
+  const Case suits = hand_picked("seed", "seed:tp2"), does_not = hand_picked("seed:tp2", "seed");
+  EXPECT_EQ(suited_to(choice, suits, 0), suits);
+  std::set<int> degrees;
+  for (std::uint64_t index = 0; index < 20; ++index) {
+    const Case moved = suited_to(choice, does_not, index);
+    EXPECT_EQ(fault.why_inapplicable(moved, "down"), std::nullopt);
+    EXPECT_EQ(suited_to(choice, does_not, index), moved);
+    degrees.insert(moved.target.tp_degree());
+  }
+  EXPECT_EQ(degrees.size(), 2U) << "each draw has a stream of its own";
 }
 
 TEST(WhyFaultIsInert, CountsAnEquivalentFault) {

@@ -15,6 +15,7 @@ const KillReport& report() {
     options.random_cases = 25;
     options.draw = random_case;
     options.jobs = 2;
+    options.only_declared = true;
     return run_kill_matrix(options);
   }();
   return result;
@@ -65,6 +66,20 @@ TEST(FaultSoundness, EveryWitnessIsSeenAtLeastOnce) {
       seen = seen || (row.fault == fault->name && row.counts.contains(CellStatus::equivalent));
     }
     EXPECT_TRUE(seen) << fault->name;
+  }
+}
+
+TEST(FaultSoundness, RelabellingsAreNamedWithTheirWitnessAndNeverFlagged) {
+  EXPECT_TRUE(report().false_alarms.empty());
+  for (const Fault* fault : all_faults()) {
+    if (!fault->is_relabel_control()) continue;
+    std::int64_t relabelled = 0;
+    for (const KillCell& cell : report().cells) {
+      if (cell.fault != fault->name || cell.status != CellStatus::relabelled) continue;
+      ++relabelled;
+      EXPECT_FALSE(cell.message.empty()) << described(cell);
+    }
+    EXPECT_GE(relabelled, 20) << fault->name;
   }
 }
 

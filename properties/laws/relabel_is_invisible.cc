@@ -3,59 +3,11 @@
 #include <algorithm>
 
 #include "law_support.h"
+#include "shardcheck/mutators/relabelling.h"
 #include "shardcheck/tensor/stream.h"
 
 namespace shardcheck::laws {
 namespace {
-
-using Order = std::vector<std::int64_t>;
-
-/// An order of blocks as the order of their rows.
-Order of_rows(const Order& blocks, std::int64_t block) {
-  Order rows;
-  for (const std::int64_t first : blocks) {
-    for (std::int64_t i = 0; i < block; ++i) rows.push_back(first * block + i);
-  }
-  return rows;
-}
-
-std::size_t element_bytes(const Tensor& tensor) {
-  return static_cast<std::size_t>(size_bits(tensor.dtype())) / 8;
-}
-
-/// out[i] = in[order[i]] along dimension `dim` (0, or 1 of a matrix).
-Tensor reordered(const Tensor& in, const Order& order, int dim) {
-  Tensor out = Tensor::uninitialized(in.dtype(), in.shape());
-  const bool by_rows = dim == 0;
-  const std::size_t rows = static_cast<std::size_t>(in.dim(0));
-  const std::size_t width = in.bytes().size() / std::max<std::size_t>(rows, 1), item = element_bytes(in);
-  auto to = out.mutable_bytes();
-  for (std::size_t row = 0; row < rows; ++row) {
-    const auto from =
-        in.bytes().subspan((by_rows ? static_cast<std::size_t>(order[row]) : row) * width, width);
-    const auto target = to.subspan(row * width, width);
-    if (by_rows) {
-      std::ranges::copy(from, target.begin());
-      continue;
-    }
-    for (std::size_t column = 0; column < order.size(); ++column)
-      std::ranges::copy(from.subspan(static_cast<std::size_t>(order[column]) * item, item),
-                        target.subspan(column * item, item).begin());
-  }
-  return out;
-}
-
-/// Reorders what a layer's producers write and its consumer reads, alike.
-void relabel(TensorMap& weights, std::int64_t layer, std::initializer_list<std::string_view> producers,
-             std::string_view consumer, const Order& order) {
-  for (const std::string_view role : producers) {
-    const auto found = weights.find(logical_name(role, layer));
-    if (found != weights.end()) found->second = reordered(found->second, order, 0);
-  }
-  if (consumer.empty()) return;
-  Tensor& columns = weights.at(logical_name(consumer, layer));
-  columns = reordered(columns, order, 1);
-}
 
 /// Query heads in the order of their KV groups, and in another order inside each group.
 Order order_of_heads(Stream& stream, const Geometry& g, const Order& groups) {
@@ -67,17 +19,17 @@ Order order_of_heads(Stream& stream, const Geometry& g, const Order& groups) {
   return heads;
 }
 
-TensorMap relabelled(const Case& c, TensorMap weights) {
+Relabelling random_relabelling(const Case& c) {
   const Geometry& g = c.geometry;
   Stream stream(c.seed, "relabel");
+  Relabelling layers;
   for (std::int64_t layer = 0; layer < g.n_layers; ++layer) {
-    relabel(weights, layer, {"gate", "up"}, "down", shuffled(stream, g.ffn));
-    const Order groups = shuffled(stream, g.n_kv_heads);
-    relabel(weights, layer, {"k", "k_bias", "v", "v_bias"}, "", of_rows(groups, g.head_dim));
-    relabel(weights, layer, {"q", "q_bias"}, "o_proj",
-            of_rows(order_of_heads(stream, g, groups), g.head_dim));
+    LayerRelabelling& relabelling = layers.emplace_back();
+    relabelling.ffn = shuffled(stream, g.ffn);
+    relabelling.kv_heads = shuffled(stream, g.n_kv_heads);
+    relabelling.heads = order_of_heads(stream, g, relabelling.kv_heads);
   }
-  return weights;
+  return layers;
 }
 
 /// Whether some token's embedding lies on rank 0 or 1, which hold the first rows of the vocabulary: rows that
@@ -107,7 +59,7 @@ std::vector<std::string> exchangeable(const ShardedTensors& shards, const Geomet
 Outcome check(const Case& c, Subject& subject) {
   Workbench bench(c);
   const Tensor& reference = bench.reference(c.arithmetic);
-  const TensorMap weights = relabelled(c, bench.weights());
+  const TensorMap weights = relabelled(c.geometry, bench.weights(), random_relabelling(c));
   const auto logits = bench.execute(subject, bench.moved(subject, weights), c.arithmetic);
   Outcome outcome = same_logits("a relabelled model differs", c, reference, logits.front());
   if (outcome.verdict != Verdict::passed) return outcome;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "law_support.h"
+#include "shardcheck/mutators/effective.h"
 #include "shardcheck/mutators/fault.h"
 #include "shardcheck/properties/generator.h"
 
@@ -90,6 +91,14 @@ std::vector<const Law*> laws_matching(std::string_view glob) {
   }
   if (found.empty()) refuse_law("no law matches", glob);
   return found;
+}
+
+std::vector<const Law*> laws_against(const Fault& fault) {
+  if (!fault.law.empty()) return {&law_named(fault.law)};
+  if (fault.kind != EffectiveKind::none) return {&law_named(kEffectiveLaw)};
+  const bool by_logits = fault.is_relabel_control() || fault.expects(Oracle::exact) ||
+                         fault.expects(Oracle::tree) || fault.expects(Oracle::native);
+  return {&law_named(by_logits ? "sharded_equals_reference" : "unused_rows_are_compared")};
 }
 
 Outcome check_case(const Law& law, const Case& c) {

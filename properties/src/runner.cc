@@ -83,13 +83,27 @@ Outcome nondeterministic_outcome(const Outcome& first) {
   return outcome;
 }
 
+/// The drawn case with the fault; under a law that has to detect the fault, moved toward where it acts.
+/// Other laws draw what they need and keep it.
+Case with_fault(const Law& law, Case drawn, std::uint64_t index, const RunOptions& options) {
+  drawn.fault = options.fault;
+  if (!injects_a_fault(options)) return drawn;
+  const FaultChoice choice = parse_fault(options.fault);
+  const std::vector<const Law*> laws = laws_against(*choice.fault);
+  const bool must_detect = std::ranges::find(laws, &law) != laws.end();
+  return must_detect ? suited_to(choice, std::move(drawn), index) : drawn;
+}
+
+Case draw_trial(const Law& law, std::uint64_t index, const RunOptions& options) {
+  Case c = draw_case_at(law, options.seed, index);
+  if (options.arithmetic && speaks_of(law, *options.arithmetic)) c.arithmetic = *options.arithmetic;
+  return options.fault.empty() ? c : with_fault(law, std::move(c), index, options);
+}
+
 Trial run_trial(const Law& law, std::int64_t index, const RunOptions& options) {
   Trial trial;
   try {
-    trial.value = draw_case_at(law, options.seed, static_cast<std::uint64_t>(index));
-    trial.value.fault = options.fault.empty() ? trial.value.fault : options.fault;
-    if (options.arithmetic && speaks_of(law, *options.arithmetic))
-      trial.value.arithmetic = *options.arithmetic;
+    trial.value = draw_trial(law, static_cast<std::uint64_t>(index), options);
   } catch (const std::exception& error) {
     trial.value.law = law.name;
     trial.outcome = Outcome::of(Verdict::error, fmt::format("drawing case {}: {}", index, error.what()));

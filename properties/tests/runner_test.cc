@@ -8,7 +8,6 @@
 #include <mutex>
 #include <thread>
 
-#include "shardcheck/mutators/effective.h"
 #include "shardcheck/mutators/fault.h"
 #include "shardcheck/properties/generator.h"
 
@@ -166,16 +165,27 @@ TEST(RunnerFaultTest, OtherUndecidedCasesStayUndecided) {
   EXPECT_THAT(report.health, ::testing::Not(Contains(HasSubstr("acted in 0"))));
 }
 
-TEST(RunnerFaultTest, EveryFaultIsFoundByALaw) {
-  for (const Fault* fault : all_faults()) {
-    const bool bytes = std::ranges::find(fault->oracles, Oracle::layout) != fault->oracles.end();
-    RunOptions options = options_with_fault(std::string(fault->name));
-    if (!bytes) options.arithmetic = Arithmetic::tree;
-    const std::string_view seen_by = fault->effective != nullptr ? kEffectiveLaw
-                                     : bytes                     ? "reshard_equals_gather_then_split"
-                                                                 : "sharded_equals_reference";
-    const Law& law = law_named(fault->law.empty() ? seen_by : fault->law);
-    EXPECT_EQ(run_law(law, options).verdict, Verdict::failed) << fault->name << " under " << law.name;
+TEST(RunnerFaultTest, EveryFaultIsFoundByItsLawAndTheCaseReplaysFromItsText) {
+  for (const FaultChoice& choice : every_choice()) {
+    if (choice.fault->is_relabel_control()) continue;
+    const Law& law = *laws_against(*choice.fault).front();
+    RunOptions options = options_with_fault(choice.text());
+    options.cases = 5;
+    const LawReport report = run_law(law, options);
+    ASSERT_EQ(report.verdict, Verdict::failed) << choice.text() << " under " << law.name;
+    const Case replayed = parse_case(print_case(report.failure->minimal));
+    EXPECT_EQ(check_case(law_named(replayed.law), replayed).verdict, Verdict::failed) << print_case(replayed);
+  }
+}
+
+TEST(RunnerFaultTest, NoLawFlagsARelabelControl) {
+  for (const FaultChoice& choice : every_choice()) {
+    if (!choice.fault->is_relabel_control()) continue;
+    RunOptions options = options_with_fault(choice.text());
+    options.cases = 20;
+    const LawReport report = run_law(*laws_against(*choice.fault).front(), options);
+    EXPECT_EQ(report.verdict, Verdict::passed) << choice.text();
+    EXPECT_EQ(report.passed, 20) << choice.text();
   }
 }
 

@@ -48,7 +48,8 @@ Threshold threshold_for(const Case& c, const TensorMap& weights, const Tokens& t
   const ReferenceModel model(c.geometry, weights, Arithmetic::native, contract_of(c));
   Threshold threshold;
   threshold.source = "10x the worst of 19 legal orders";
-  const int parts = std::max(2, c.target.tp_degree());
+  // Ranks that hold other experts add their outputs to the sum of those that share one.
+  const int parts = std::max(2, c.target.tp_degree() * c.target.degree("ep"));
   for (int run = 1; run <= kRuns; ++run) {
     const std::uint64_t seed = std::max<std::uint64_t>(1, stream_key(c.seed, "order " + std::to_string(run)));
     const Tensor reordered = model.forward(tokens, {seed, parts});

@@ -36,12 +36,16 @@ void print_verdict(const KillReport& report, double minimum, double seconds) {
   const int code = exit_code_of(report, minimum);
   const std::string asked =
       report.score_by_family.empty() ? "" : " (asked for " + format_share(minimum) + ")";
+  std::vector<std::string> counts = {
+      format_noun(static_cast<std::int64_t>(report.survivors.size()), "survivor")};
+  if (!report.false_alarms.empty())
+    counts.push_back(format_noun(static_cast<std::int64_t>(report.false_alarms.size()), "false alarm"));
+  if (const std::string first = describe_first_kills(report); !first.empty()) counts.push_back(first);
   print_line(fmt::format("\n{}  {}: {}{}, {}   {}",
                          code == kPassed   ? paint(Tone::good, "PASSED")
                          : code == kFailed ? paint(Tone::bad, "FAILED")
                                            : paint(Tone::doubtful, "INCONCLUSIVE"),
-                         describe_faults(report), describe_score(report), asked,
-                         format_noun(static_cast<std::int64_t>(report.survivors.size()), "survivor"),
+                         describe_faults(report), describe_score(report), asked, join(counts, ", "),
                          format_seconds(seconds)));
 }
 
@@ -55,7 +59,7 @@ int run(const std::vector<std::string>& words) {
   KillOptions options = kill_options(
       seed, arguments->integer("cases", 0, 100000).value_or(kDefaultRandomCases), arguments->jobs());
   if (const auto glob = arguments->text("fault")) options.faults = faults_matching(*glob);
-  if (const auto oracles = arguments->text("oracle")) options.oracles = parse_oracles(*oracles);
+  if (const auto oracles = arguments->text("oracle")) judge_under(options, parse_oracles(*oracles));
 
   Report report;
   report.command = "kill";
@@ -72,7 +76,8 @@ int run(const std::vector<std::string>& words) {
     print_section("Kill matrix", kKillTableNote);
     print(kill_table(*report.kill));
   } else {
-    for (const std::string& survivor : report.kill->survivors) print_line(survivor);
+    for (const auto* lines : {&report.kill->survivors, &report.kill->false_alarms})
+      for (const std::string& line : *lines) print_line(line);
   }
   for (const std::string& line : not_scored(*report.kill)) print_line(paint(Tone::doubtful, line));
   report.exit_code = exit_code_of(*report.kill, minimum);

@@ -72,6 +72,43 @@ TEST(Kill, AFaultThatOnlyALawDetectsIsNamedWithItsLaw) {
       << result.out;
 }
 
+TEST(Kill, ByDefaultEachFaultIsJudgedUnderTheOraclesThatMustDetectIt) {
+  const Folder folder;
+  const Result result = shardcheck_in(
+      folder.path(), {"kill", "--fault=missing_all_reduce:o_proj", "--cases=1", "--report=json:r.json"});
+  EXPECT_EQ(result.code, 0) << result.out;
+  const json matrix = json::parse(read_file(folder / "r.json")).at("kill_matrix");
+  std::vector<std::string> oracles;
+  for (const json& row : matrix.at("rows")) oracles.push_back(row.at("oracle"));
+  EXPECT_THAT(oracles, testing::ElementsAre("exact", "tree", "native"));
+  EXPECT_EQ(matrix.at("median_cases_to_first_kill"), 1);
+  EXPECT_TRUE(contains(last_line(result.out), "first kill: median case 1")) << result.out;
+}
+
+TEST(Kill, ARelabellingIsNamedWithItsPermutationAndNeverFlagged) {
+  const Folder folder;
+  const Result result =
+      shardcheck_in(folder.path(), {"kill", "--fault=relabel_*", "--cases=3", "--report=json:r.json"});
+  EXPECT_EQ(result.code, 0) << result.out;
+  const json report = json::parse(read_file(folder / "r.json"));
+  const json schema = json::parse(read_file(SHARDCHECK_SOURCE_DIR "/docs/report.schema.json"));
+  EXPECT_THAT(SchemaCheck(schema).problems(report), testing::IsEmpty());
+  const json matrix = report.at("kill_matrix");
+  EXPECT_TRUE(matrix.at("false_alarms").empty());
+  EXPECT_TRUE(matrix.at("score").is_null());
+  ASSERT_FALSE(matrix.at("rows").empty());
+  for (const json& row : matrix.at("rows")) {
+    const bool layout = row.at("oracle") == "layout";
+    EXPECT_TRUE(row.at("relabel_control"));
+    EXPECT_EQ(row.at("killed"), 0) << row.dump();
+    EXPECT_EQ(row.at(layout ? "relabelled" : "equivalent"), 6) << row.dump();
+    EXPECT_EQ(row.at("witness").get<std::string>().empty(), !layout);
+    EXPECT_NE(row.at("oracle"), "tree");
+  }
+  EXPECT_TRUE(contains(result.out, "6 relabelled")) << result.out;
+  EXPECT_TRUE(contains(result.out, "KV heads 1,0 in rows of k, k_bias, v, v_bias")) << result.out;
+}
+
 TEST(Kill, TheControlAloneSaysWhatWasShownAndClaimsNoScore) {
   const Folder folder;
   const Result seen = shardcheck_in(

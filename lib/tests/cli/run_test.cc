@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "json_schema.h"
@@ -307,6 +308,30 @@ TEST(Run, PrintedReplaysWorkWhenPastedForEveryKindOfFault) {
     const std::string file_command = result.out.substr(begin, result.out.find('\n', begin) - begin);
     EXPECT_EQ(run_command({"/bin/sh", "-c", file_command}, folder.path()).code, 0) << file_command;
   }
+}
+
+TEST(Run, AFaultIsRunUnderTheLawThatDetectsIt) {
+  const Folder folder;
+  for (const auto& [fault, law] :
+       std::map<std::string, std::string>{{"replicated_gradient_not_summed", "effective_weights_are_right"},
+                                          {"sequence_chunk_reduces_alone", "sequence_parallel_is_invisible"},
+                                          {"poison_unsampled_embedding_rows", "unused_rows_are_compared"}}) {
+    const Result result = shardcheck_in(folder.path(), {"run", "--fault=" + fault, "--report=json:r.json"});
+    ASSERT_EQ(result.code, 1) << fault << result.out;
+    const json laws = json::parse(read_file(folder / "r.json")).at("laws");
+    ASSERT_EQ(laws.size(), 1U);
+    EXPECT_EQ(laws.at(0).at("name"), law);
+    const std::string command = printed_replay_command(result.out);
+    EXPECT_EQ(run_command({"/bin/sh", "-c", command}, folder.path()).code, 1) << command;
+  }
+}
+
+TEST(Run, ARelabelControlIsRightAndPasses) {
+  const Folder folder;
+  const Result result = shardcheck_in(folder.path(), {"run", "--fault=relabel_kv_groups", "--cases=20"});
+  EXPECT_EQ(result.code, 0) << result.out;
+  EXPECT_TRUE(contains(result.out, "relabel_kv_groups is right though it looks wrong: no law flags it"))
+      << result.out;
 }
 
 TEST(Run, FailedCasesAreCountedAmongAll) {

@@ -9,6 +9,7 @@
 
 #include "shardcheck/case/case.h"
 #include "shardcheck/case/subject.h"
+#include "shardcheck/mutators/relabelling.h"
 #include "shardcheck/tensor/stream.h"
 #include "shardcheck/tolerance/workbench.h"
 
@@ -19,6 +20,10 @@ namespace shardcheck {
 /// adapters, H state space and latent, C container, D determinism, K gradient, Z control.
 using FaultFamily = char;
 std::string_view family_name(FaultFamily family) noexcept;
+
+/// Why `tree` is not asked about a relabelling.
+inline constexpr std::string_view kTreeIsNotAsked =
+    "a relabelling changes the order of sums, which tree fixes";
 
 /// Where a fault acts.
 enum class FaultLevel : std::uint8_t { plan, collective, forward, value, sync, container, gradient };
@@ -42,6 +47,11 @@ struct Fault {
   std::shared_ptr<Subject> (*inject)(std::shared_ptr<Subject> inner, const Case& c,
                                      std::string_view argument) = nullptr;
 
+  /// The permutation, carried through producers and consumers alike, by which the faulty subject computes the
+  /// same function from other bytes on this case, or nullopt. It is confirmed by the bytes and by `exact`. A
+  /// fault with neither oracles nor a law must have it: a control that is right though it looks wrong.
+  std::optional<Relabelling> (*relabels)(const Case& c, std::string_view argument) = nullptr;
+
   /// Whether it acts on targets over other axes than tp too, for the levels plan, value and sync.
   bool meshes = false;
   /// Moves a drawn case toward those it acts on, for faults that few drawn cases suit: sets what it needs
@@ -56,6 +66,9 @@ struct Fault {
   /// Whether the oracle must detect it: a declared one, and `exact` where `tree` is declared, but for family
   /// D, whose reduction orders do not exist under exact.
   bool expects(Oracle oracle) const;
+
+  /// Whether it is no fault but a relabelling that no oracle of logits may flag.
+  bool is_relabel_control() const;
 
   /// The case as this fault is judged on: about its kind of effective weights, else as it is.
   Case judged_on(Case c) const;
@@ -83,8 +96,17 @@ std::vector<FaultChoice> choices_of(const Fault& fault);
 /// The choices of every fault, in the order of all_faults.
 std::vector<FaultChoice> every_choice();
 
-/// "fault NAME cannot act here: REASON" where the case's fault is not applicable or equivalent; nullopt where
-/// it acts, and without a fault. Throws InvalidInput as parse_fault does.
+/// Why the choice changes nothing on a case that it applies to (structural witness): `equivalent`, or the
+/// relabelling of a fault that is no control; nullopt where it must be detected.
+std::optional<std::string> why_equivalent(const FaultChoice& choice, const Case& c);
+
+/// The drawn case if the choice acts on it, else moved by the fault's `steer`; about the fault's kind of
+/// effective weights where it has one. A function of the fault, the case and `index`, the number of the draw.
+Case suited_to(const FaultChoice& choice, Case drawn, std::uint64_t index);
+
+/// "fault NAME cannot act here: REASON" where the case's fault is not applicable or equivalent, or relabels
+/// what `tree` adds in order; nullopt where it acts, and without a fault. Throws InvalidInput as parse_fault
+/// does.
 std::optional<std::string> why_fault_is_inert(const Case& c);
 
 /// The subject of a case: ours, or ours with the case's fault injected. Ours as well where the fault is not

@@ -18,6 +18,7 @@ enum class CellStatus : std::uint8_t {
   killed,
   survived,
   equivalent,
+  relabelled,  // layout alone: other bytes, by the permutation that the witness names; the logits agree
   vacuous,
   not_applicable,
   timeout,
@@ -30,13 +31,15 @@ struct KillCell {
   std::string fault;  // with its argument
   FaultFamily family = 'F';
   Oracle oracle = Oracle::native;
-  bool expected = true;   // the fault declares that this oracle detects it
-  std::string case_line;  // without the fault
-  std::string config;     // "kv2", "kv4" or "random"
+  bool expected = true;          // the fault declares that this oracle detects it
+  bool relabel_control = false;  // right though it looks wrong: no oracle of logits may flag it
+  std::string case_line;         // without the fault
+  std::string config;            // "kv2", "kv4" or "random"
+  std::int64_t case_number = 1;  // of the cases tried, also those the fault cannot act on
   CellStatus status = CellStatus::survived;
   double deviation = 0.0;  // max |logit difference| (native, tree)
   double threshold = 0.0;
-  std::string message;  // why, for everything but a kill
+  std::string message;  // why, for everything but a kill; the witness permutation of a relabelled cell
   double margin() const { return threshold > 0 ? deviation / threshold : 0.0; }
 };
 
@@ -46,16 +49,21 @@ struct KillRow {
   FaultFamily family = 'F';
   Oracle oracle = Oracle::native;
   bool expected = true;
+  bool relabel_control = false;
+  std::string witness;  // the first one, of a row with relabelled cells
   std::map<CellStatus, std::int64_t> counts;
   double weakest_margin = 0.0, strongest_margin = 0.0;  // over killed cells with a threshold
   double weakest_deviation = 0.0, strongest_deviation = 0.0;
-  std::int64_t cases_to_first_kill = 0;  // 0: never
+  /// Cases tried up to the first kill, those that the fault cannot act on among them; drawn cases that are
+  /// moved toward the fault count like those that need not be. 0: never killed.
+  std::int64_t cases_to_first_kill = 0;
   std::string first_killing_case;
 };
 
 struct KillOptions {
   std::vector<FaultChoice> faults;  // empty: all, with every legal argument
-  std::vector<Oracle> oracles = {Oracle::layout, Oracle::tree, Oracle::native};
+  std::vector<Oracle> oracles = {Oracle::layout, Oracle::exact, Oracle::tree, Oracle::native};
+  bool only_declared = false;                     // no cells of oracles that need not see the fault
   std::vector<Case> cases;                        // cases every fault is tried on
   std::int64_t random_cases = 0;                  // further cases per fault where it is applicable
   std::function<Case(std::uint64_t index)> draw;  // random case number i
@@ -78,21 +86,30 @@ struct KillReport {
   std::vector<std::string>
       baseline_failures;               // cases that fail without any fault: nothing was judged on them
   std::vector<std::string> survivors;  // "FAULT survives under ORACLE: CASE LINE"
-  std::vector<UnjudgedFault> without_evidence;  // in the order of the rows; the control only when alone
+  /// "CONTROL is flagged under ORACLE: CASE LINE (WHY)": relabellings that an oracle took for faults, and
+  /// such whose witness the bytes do not bear out.
+  std::vector<std::string> false_alarms;
+  std::vector<UnjudgedFault> without_evidence;  // in the order of the rows; controls only when alone
   /// Chosen faults that no oracle can see, each with the law that detects it: they have no cells here.
   std::vector<std::pair<std::string, std::string>> judged_by_law;
   double score() const;        // worst family; 0 when no family has a score
   bool only_controls() const;  // faults of family Z alone: there is nothing to score
-  /// failed: a baseline failed, a control was missed, a family scores below the minimum, or cells were judged
-  /// and none was killed. Else vacuous (inconclusive) while a fault has no evidence or nothing was judged.
+  /// Over the faults that were killed: in half of them the first kill came at this case or earlier, under the
+  /// oracle that needed fewest; 0 when none was killed.
+  double median_cases_to_first_kill() const;
+  /// failed: a baseline failed, a control was missed or a relabelling flagged, a family scores below the
+  /// minimum, or cells were judged and none was killed. Else vacuous (inconclusive) while a fault has no
+  /// evidence or nothing was judged.
   Verdict verdict(double minimum_score = 1.0) const;
   bool passed(double minimum_score = 1.0) const { return verdict(minimum_score) == Verdict::passed; }
 };
 
 /// A case is judged without the fault first; a fault counts as killed only where that passes. A row's status
-/// for a case is killed when the oracle fails; equivalent when the fault says so, every oracle agrees
-/// and, whichever oracles were chosen, its shards (plan, value) or its tree logits (else) are bit for bit
-/// right.
+/// for a case is killed when the oracle fails. It is equivalent when the fault has a witness, every oracle
+/// agrees and, whichever oracles were chosen, bits are equal: the shards', or the logits' under exact and
+/// tree for faults of the forward pass and its collectives. Equal bits without a witness have survived. Where
+/// the witness is a relabelling the shards must be those of the relabelled model and the logits under exact
+/// equal; layout then says relabelled, exact and native equivalent, and tree is not asked.
 KillReport run_kill_matrix(const KillOptions& options);
 
 /// The recorded configurations at every ordered pair used for the seed rows: source tp1, target t >= 2,

@@ -19,6 +19,8 @@ struct LabelShare {
   double minimum = 0.0;
 };
 
+struct Fault;
+
 struct Law {
   std::string_view name;
   std::string_view claim;  // one present-tense sentence that holds for every case
@@ -38,6 +40,10 @@ const std::vector<const Law*>& all_laws();
 const Law& law_named(std::string_view name);
 /// Laws whose name matches a glob (* and ?), sorted. Throws InvalidInput when none does.
 std::vector<const Law*> laws_matching(std::string_view glob);
+
+/// The laws that detect a fault, surest first: the one it names; that of effective weights; where a forward
+/// pass shows it sharded_equals_reference, which a relabel control must pass; else that of bytes.
+std::vector<const Law*> laws_against(const Fault& fault);
 
 /// Runs a law on a case with the case's own fault: fills deviation, labels and digest; turns exceptions into
 /// Verdict::error, except UnsupportedLayout, which is Verdict::skipped, and InvalidShards, which is

@@ -53,10 +53,11 @@ struct LawReport {
 };
 
 /// Runs cases in index order until the budget ends or one fails; the report does not depend on `jobs`. Every
-/// 20th case runs twice. Inconclusive: fewer decided cases than the minimum, more than 10 % undecided, or a
-/// label three standard deviations below its share. With a fault and without a subject, draws on which the
-/// fault cannot act are skipped and made up for, at most 20 of them per case of the minimum; inconclusive
-/// when it acted on none. The shares speak of all draws, and are not checked then.
+/// 20th case runs twice. Under a law that has to detect the fault, draws that it cannot act on are moved by
+/// its `steer`. Inconclusive: fewer decided cases than the minimum, more than 10 % undecided, or a label
+/// three standard deviations below its share. With a fault and without a subject, draws on which the fault
+/// cannot act are skipped and made up for, at most 20 of them per case of the minimum; inconclusive when it
+/// acted on none. The shares speak of all draws, and are not checked then.
 LawReport run_law(const Law& law, const RunOptions& options);
 
 /// Shrinks a failing case within the budget to one with the same verdict; calls `improved` with each better
