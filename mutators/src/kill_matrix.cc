@@ -7,6 +7,7 @@
 #include <limits>
 #include <mutex>
 #include <set>
+#include <span>
 
 #include "case_judge.h"
 #include "shardcheck/mutators/workers.h"
@@ -16,6 +17,9 @@ namespace {
 
 /// Random draws per wanted case before a fault goes without.
 constexpr std::int64_t kDrawsPerCase = 20;
+
+/// Faults that share one right run of a case at most.
+constexpr std::size_t kFaultsPerItem = 64;
 
 /// By family, then by text: the order of the rows.
 std::vector<FaultChoice> ordered(std::vector<FaultChoice> choices) {
@@ -93,12 +97,21 @@ class RandomWork {
   std::vector<Search> searches_;
 };
 
+/// A case that every fault is tried on is cut into items, so that all threads have work to the end.
+void add_work(const Case& c, std::int64_t number, std::span<const FaultChoice> choices,
+              std::vector<KillWork>& work) {
+  while (!choices.empty()) {
+    const auto some = choices.first(std::min(choices.size(), kFaultsPerItem));
+    work.push_back({c, number, {some.begin(), some.end()}});
+    work.back().value.fault.clear();
+    choices = choices.subspan(some.size());
+  }
+}
+
 std::vector<KillWork> plan_work(const KillOptions& options, const std::vector<FaultChoice>& choices) {
   std::vector<KillWork> work;
-  for (const Case& c : options.cases) {
-    work.push_back({c, std::ssize(work) + 1, choices});
-    work.back().value.fault.clear();
-  }
+  for (std::size_t i = 0; i < options.cases.size(); ++i)
+    add_work(options.cases[i], static_cast<std::int64_t>(i) + 1, choices, work);
   if (options.random_cases > 0 && options.draw) RandomWork(options, choices, work).add();
   return work;
 }
@@ -320,7 +333,9 @@ KillReport run_kill_matrix(const KillOptions& options) {
     return true;
   });
   for (JudgedWork& judged : judge_all(options, plan_work(options, choices))) {
-    if (!judged.baseline_failure.empty())
+    const bool is_new =
+        report.baseline_failures.empty() || report.baseline_failures.back() != judged.baseline_failure;
+    if (!judged.baseline_failure.empty() && is_new)
       report.baseline_failures.push_back(std::move(judged.baseline_failure));
     std::ranges::move(judged.cells, std::back_inserter(report.cells));
   }

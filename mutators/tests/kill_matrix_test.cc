@@ -263,6 +263,19 @@ TEST(KillMatrixStatus, AWitnessAboutTheForwardPassNeedsEqualExactLogitsToo) {
   EXPECT_EQ(report.cells[1].status, CellStatus::survived);
 }
 
+TEST(KillMatrixOracles, NativeIsNotAskedAboutModelsOf16Bits) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    Case c = hand_picked("seed", "seed:tp2");
+    c.dtype = dtype;
+    const KillReport report = run({&kKilled}, {c}, {Oracle::tree, Oracle::native});
+    ASSERT_EQ(report.cells.size(), 2U);
+    EXPECT_EQ(report.cells[0].status, CellStatus::killed);
+    EXPECT_EQ(report.cells[1].status, CellStatus::not_applicable);
+    EXPECT_THAT(report.cells[1].message, HasSubstr("models of f32"));
+    EXPECT_TRUE(report.passed());
+  }
+}
+
 constexpr std::initializer_list<Oracle> kAllOracles = {Oracle::layout, Oracle::exact, Oracle::tree,
                                                        Oracle::native};
 

@@ -63,7 +63,7 @@ TEST(FaultSoundness, EveryWitnessIsSeenAtLeastOnce) {
     if (fault->equivalent == nullptr) continue;
     bool seen = false;
     for (const KillRow& row : report().rows) {
-      seen = seen || (row.fault == fault->name && row.counts.contains(CellStatus::equivalent));
+      seen = seen || (parse_fault(row.fault).fault == fault && row.counts.contains(CellStatus::equivalent));
     }
     EXPECT_TRUE(seen) << fault->name;
   }
