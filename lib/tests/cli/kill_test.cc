@@ -115,7 +115,7 @@ TEST(Kill, TheControlAloneSaysWhatWasShownAndClaimsNoScore) {
       folder.path(), {"kill", "--fault=zero_o_proj_output", "--cases=0", "--report=json:r.json"});
   EXPECT_EQ(seen.code, 0) << seen.out;
   const std::string verdict = last_line(seen.out);
-  EXPECT_EQ(verdict.rfind("PASSED  the control alone: detected in 6 of 6 cells, and no fault was scored", 0),
+  EXPECT_EQ(verdict.rfind("PASSED  the control alone: detected in 9 of 9 cells, and no fault was scored", 0),
             0U)
       << verdict;
   EXPECT_FALSE(contains(verdict, "killed")) << verdict;
