@@ -25,7 +25,7 @@ void deliver_relabelled(const Layout& target, const Relabelling& relabelling, Sh
 Order rotated_by_one(std::int64_t count) {
   Order order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), std::int64_t{0});
-  std::ranges::rotate(order, order.begin() + 1);
+  std::rotate(order.begin(), order.begin() + 1, order.end());
   return order;
 }
 
