@@ -22,7 +22,7 @@ const Fault& transpose_square_down() {
                            .family = 'A',
                            .level = FaultLevel::plan,
                            .claim = "A square down projection is transposed before it is cut.",
-                           .reports = {"A18", "A37", "A39"},
+                           .reports = {"A18", "A37", "A39", "A40"},
                            .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
                            .arguments = {},
                            .not_applicable =

@@ -58,16 +58,21 @@ const EffectiveModel& effective_model(EffectiveKind kind) {
   throw InvalidInput(fmt::format("effective={}: there are no such weights", to_string(kind)));
 }
 
+ShardedTensors effective_weights(const Case& c) {
+  const EffectiveModel& model = effective_model(c.effective);
+  if (c.fault.empty()) return model.delivered(c);
+  const FaultChoice choice = parse_fault(c.fault);
+  const Fault& fault = *choice.fault;
+  const bool acts = fault.effective != nullptr && !fault.why_inapplicable(c, choice.argument);
+  return acts ? fault.effective(c, choice.argument) : model.delivered(c);
+}
+
 Outcome judge_effective(const Case& c) {
   if (c.effective == EffectiveKind::none)
     return Outcome::of(Verdict::skipped, "effective=none: the case names no weights");
   const EffectiveModel& model = effective_model(c.effective);
   if (const auto reason = model.why_not(c)) return Outcome::of(Verdict::skipped, *reason);
-  if (c.fault.empty()) return compare_all(c, model.expected(c), model.delivered(c));
-  const FaultChoice choice = parse_fault(c.fault);
-  if (choice.fault->effective == nullptr || choice.fault->why_inapplicable(c, choice.argument))
-    return compare_all(c, model.expected(c), model.delivered(c));
-  return compare_all(c, model.expected(c), choice.fault->effective(c, choice.argument));
+  return compare_all(c, model.expected(c), effective_weights(c));
 }
 
 }  // namespace shardcheck

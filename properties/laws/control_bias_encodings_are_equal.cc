@@ -62,7 +62,7 @@ const Law& control_bias_encodings_are_equal() {
       .check = check,
       .draw = draw,
       .shares = {{"target_degree>1", 0.7}, {"o_bias", 0.9}, {"degree_not_power_of_two", 0.1}},
-      .smoke_cases = 30};
+      .smoke_cases = 40};
   return law;
 }
 

@@ -45,7 +45,7 @@ const Law& control_tied_head_needs_no_copy() {
       .check = check,
       .draw = draw,
       .shares = {{"tied", 0.9}, {"target_degree>1", 0.4}},
-      .smoke_cases = 30};
+      .smoke_cases = 40};
   return law;
 }
 

@@ -50,7 +50,7 @@ const Law& control_trailing_empty_shards_are_right() {
                        .check = check,
                        .draw = draw,
                        .shares = {{"uneven", 0.7}, {"target_degree>1", 0.8}},
-                       .smoke_cases = 30};
+                       .smoke_cases = 40};
   return law;
 }
 

@@ -7,7 +7,8 @@ namespace {
 Outcome check(const Case& c, Subject&) {
   Outcome outcome = judge_effective(c);
   outcome.labels.emplace_back(to_string(c.effective));
-  return outcome;
+  if (outcome.verdict == Verdict::skipped) return outcome;
+  return with_digest(std::move(outcome), Digest().add(effective_weights(c)));
 }
 
 bool has_weights(const Case& c) { return !effective_model(c.effective).why_not(c); }

@@ -68,7 +68,8 @@ TEST(LawRegistryTest, GlobsMatchWholeNames) {
   EXPECT_EQ(names_matching("reshard_*"),
             (std::set<std::string>{"reshard_composes", "reshard_equals_gather_then_split"}));
   EXPECT_EQ(names_matching("**agree**"),
-            (std::set<std::string>{"logprobs_agree_across_layouts", "ranks_agree"}));
+            (std::set<std::string>{"control_layer_offset_formulas_agree", "logprobs_agree_across_layouts",
+                                   "ranks_agree"}));
 }
 
 TEST(LawRegistryTest, AGlobThatMatchesNothingIsRefused) {

@@ -74,7 +74,7 @@ TEST(CaseTest, TheKeysAreFrozenInPrintOrderWithTheirDefaults) {
       "kv_lora=0 nope_dim=0 rope_dim=0 v_dim=0 dtype=f32 arithmetic=native "
       "tree_shape=halving leaf=128 key_block=64 degrees=all exchange=automatic "
       "weights=powered source=seed target=seed via=seed sequence_parallel=false context_ends=blocks batch=1 "
-      "length=32 lengths=even chunks=whole seed=0 fault= input= ");
+      "length=32 lengths=even chunks=whole effective=none seed=0 fault= input= ");
 }
 
 TEST(CaseTest, PrintingOmitsDefaultsAndIsCanonical) {
@@ -98,7 +98,7 @@ TEST(CaseTest, EveryKeyReadsBackWhatItPrints) {
       "parallel_residual=true alibi=true experts=4 "
       "experts_per_token=3 expert_ffn=6 key_block=4 target=seed:pp3,cp3,tp2 sequence_parallel=true "
       "context_ends=4,12 lengths=5,1,9 chunks=2,7",
-      "law layers=3 heads=6 kv_heads=2 q_lora=4 kv_lora=3 nope_dim=2 rope_dim=2 v_dim=5"};
+      "law layers=3 heads=6 kv_heads=2 q_lora=4 kv_lora=3 nope_dim=2 rope_dim=2 v_dim=5 effective=adapter"};
   std::set<std::string> set;
   for (const std::string& line : lines) {
     const Case c = parse_case(line);

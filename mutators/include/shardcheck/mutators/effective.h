@@ -35,6 +35,10 @@ const std::vector<const EffectiveModel*>& all_effective_models();
 /// Throws InvalidInput for `none`.
 const EffectiveModel& effective_model(EffectiveKind kind);
 
+/// What every rank of the case computes with, the case's fault included where it acts. Throws InvalidInput
+/// for effective=none and an unknown fault.
+ShardedTensors effective_weights(const Case& c);
+
 /// Passed when every rank's effective weights, with the case's fault if it has one, are bit for bit the
 /// expected ones; else names tensor, rank and element. Verdict::skipped where the case has no such tensors.
 Outcome judge_effective(const Case& c);
