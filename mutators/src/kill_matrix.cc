@@ -10,6 +10,7 @@
 #include <span>
 
 #include "case_judge.h"
+#include "shardcheck/model/consumer.h"
 #include "shardcheck/mutators/workers.h"
 
 namespace shardcheck {
@@ -34,10 +35,29 @@ struct Search {
   std::int64_t equivalent = 0;
 };
 
+bool runs_forward(const Case& c) {
+  try {
+    const LayoutTable& table = LayoutTable::built_in(c.target.table);
+    require_executable(consumer_named(table.consumer()), c.geometry, c.target);
+    return true;
+  } catch (const UnsupportedLayout&) {
+    return false;
+  } catch (const InvalidInput&) {
+    return false;
+  }
+}
+
+/// Whether an oracle that has something to say about the fault can judge the case: bytes anywhere, logits
+/// where a forward pass runs.
+bool has_a_judge(const Fault& fault, const Case& c) {
+  return fault.effective != nullptr || fault.expects(Oracle::layout) || runs_forward(c);
+}
+
 bool takes(const FaultChoice& choice, const Case& c, std::int64_t wanted, Search& search) {
   if (search.found >= wanted) return false;
   const Case judged = choice.fault->judged_on(c);
   if (choice.fault->why_inapplicable(judged, choice.argument)) return false;
+  if (!has_a_judge(*choice.fault, judged)) return false;
   std::int64_t& count = why_equivalent(choice, judged) ? search.equivalent : search.found;
   if (count >= wanted) return false;
   ++count;

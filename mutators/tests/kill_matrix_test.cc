@@ -607,6 +607,21 @@ TEST(KillMatrixRandomCases, AreMovedTowardAFaultThatTheyDoNotSuit) {
   EXPECT_EQ(again, steered) << "one stream per fault and draw";
 }
 
+TEST(KillMatrixRandomCases, OfAFaultThatLogitsAloneShowHaveAForwardPass) {
+  Fault fault = made("logits", 'A', damaged<zero_a_down>);
+  fault.oracles = {Oracle::tree};
+  KillOptions options;
+  options.faults = {{&fault, ""}};
+  options.oracles = {Oracle::tree};
+  options.random_cases = 4;
+  options.draw = [](std::uint64_t index) {
+    return hand_picked("seed", index % 2 == 0 ? "deepspeed-autotp:tp2" : "seed:tp2");
+  };
+  const KillReport report = run_kill_matrix(options);
+  EXPECT_EQ(report.cells.size(), 4U);
+  for (const KillCell& cell : report.cells) EXPECT_EQ(cell.status, CellStatus::killed) << cell.message;
+}
+
 TEST(KillMatrixRandomCases, ThatAFaultIsMovedToServeTheOthersToo) {
   const auto at_four = [](const Case& c, std::string_view) {
     return c.target.tp_degree() == 4 ? std::nullopt : std::optional<std::string>("not at four ranks");
