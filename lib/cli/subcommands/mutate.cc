@@ -157,7 +157,9 @@ void print_touched(const Layout& layout, const std::vector<ShardPlace>& touched)
   std::map<std::int64_t, std::vector<int>> ranks;
   for (const ShardPlace& place : touched) ranks[place.entry].push_back(place.rank);
   std::vector<std::pair<std::vector<std::int64_t>, std::vector<int>>> groups;
-  for (const auto& [entry, wrong] : ranks) {
+  for (const auto& touched_entry : ranks) {
+    const std::int64_t entry = touched_entry.first;
+    const std::vector<int>& wrong = touched_entry.second;
     const std::string pattern = name_pattern(layout.entries[static_cast<std::size_t>(entry)]);
     const auto same = std::ranges::find_if(groups, [&](const auto& group) {
       return group.second == wrong &&
