@@ -33,7 +33,7 @@ std::vector<Run> runs_of_tensor(const LineRuns& lines, std::int64_t entry) {
   return runs;
 }
 
-std::string shown(std::string ranges) { return ranges.empty() ? "-" : ranges.substr(1); }
+std::string shown(const std::string& ranges) { return ranges.empty() ? "-" : ranges.substr(1); }
 
 /// Lines that are of no block: zero, of no tensor, of another one.
 std::string elsewhere(const Layout& layout, std::int64_t entry, const LineRuns& found,
