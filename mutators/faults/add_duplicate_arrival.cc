@@ -23,10 +23,7 @@ const Fault& add_duplicate_arrival() {
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          }};
+      .inject = with_damage<damage>};
   return fault;
 }
 

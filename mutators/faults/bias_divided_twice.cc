@@ -36,10 +36,7 @@ const Fault& bias_divided_twice() {
             return unless_hit(c, encoding, hits, "one rank, or no bias of this encoding");
           },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          },
+      .inject = with_hurt<hits, hurt>,
       .steer = give_row_biases};
   return fault;
 }

@@ -35,10 +35,7 @@ const Fault& cut_already_cut_dim_in_mesh_order() {
                               "no tensor is cut over tp and dp out of the mesh's order");
           },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, is_cut_twice_out_of_order, hurt);
-          },
+      .inject = with_hurt<is_cut_twice_out_of_order, hurt>,
       .meshes = true,
       .steer =
           [](Case& c, Stream& stream) {

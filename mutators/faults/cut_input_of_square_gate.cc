@@ -36,10 +36,7 @@ const Fault& cut_input_of_square_gate() {
             return unless_hit(c, argument, hits, "the gate is not square or not cut over several ranks");
           },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          },
+      .inject = with_hurt<hits, hurt>,
       .steer =
           [](Case& c, Stream& stream) {
             const int ranks = static_cast<int>(stream.integer(2, 4));

@@ -40,10 +40,7 @@ const Fault& drop_remainder() {
             return unless_hit(c, argument, hits, "the ranks divide the vocabulary, or it is not cut");
           },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          }};
+      .inject = with_hurt<hits, hurt>};
   return fault;
 }
 

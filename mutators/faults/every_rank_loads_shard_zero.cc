@@ -32,10 +32,7 @@ const Fault& every_rank_loads_shard_zero() {
       .not_applicable = [](const Case& c,
                            std::string_view argument) { return unless_hit(c, argument, hits, kOneRank); },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          }};
+      .inject = with_hurt<hits, hurt>};
   return fault;
 }
 

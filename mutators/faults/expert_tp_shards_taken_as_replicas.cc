@@ -32,10 +32,7 @@ const Fault& expert_tp_shards_taken_as_replicas() {
             return unless_hit(c, argument, is_cut_expert, "no expert is cut");
           },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, is_cut_expert, hurt);
-          },
+      .inject = with_hurt<is_cut_expert, hurt>,
       .meshes = true,
       .steer = [](Case& c, Stream& stream) { steer_to_cut_experts(c, stream); }};
   return fault;

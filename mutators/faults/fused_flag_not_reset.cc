@@ -36,10 +36,7 @@ const Fault& fused_flag_not_reset() {
         return unless_any(c, is_hit, "one rank, or halves that do not divide");
       },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          }};
+      .inject = with_damage<damage>};
   return fault;
 }
 

@@ -35,10 +35,7 @@ const Fault& global_rank_for_tp_rank() {
                                  return unless_shards_lost(c, coordinate_by(argument));
                                },
                            .equivalent = nullptr,
-                           .inject =
-                               [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-                                 return damage_delivery(std::move(inner), c, argument, damage);
-                               },
+                           .inject = with_damage<damage>,
                            .meshes = true,
                            .steer = steer_to_tp_beside_another};
   return fault;

@@ -37,10 +37,7 @@ const Fault& interleave_gate_and_up() {
         if (c.geometry.ffn != c.target.tp_degree()) return std::nullopt;
         return "one channel on each rank: alternating is halves, the index maps are equal";
       },
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          }};
+      .inject = with_hurt<hits, hurt>};
   return fault;
 }
 

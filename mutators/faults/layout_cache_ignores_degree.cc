@@ -44,10 +44,7 @@ const Fault& layout_cache_ignores_degree() {
         return unless_any(c, is_cut_by_columns, kOneRank);
       },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          }};
+      .inject = with_damage<damage>};
   return fault;
 }
 

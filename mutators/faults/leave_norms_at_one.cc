@@ -24,10 +24,7 @@ const Fault& leave_norms_at_one() {
                            .arguments = {},
                            .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
                            .equivalent = nullptr,
-                           .inject =
-                               [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-                                 return damage_entries(std::move(inner), argument, hits, hurt);
-                               }};
+                           .inject = with_hurt<hits, hurt>};
   return fault;
 }
 

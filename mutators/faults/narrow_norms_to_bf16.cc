@@ -27,10 +27,7 @@ const Fault& narrow_norms_to_bf16() {
         return needs_layout(c);
       },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          }};
+      .inject = with_hurt<hits, hurt>};
   return fault;
 }
 

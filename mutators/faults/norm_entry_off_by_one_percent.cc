@@ -28,10 +28,7 @@ const Fault& norm_entry_off_by_one_percent() {
         return needs_layout(c);
       },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          }};
+      .inject = with_hurt<hits, hurt>};
   return fault;
 }
 

@@ -51,10 +51,7 @@ const Fault& order_qkv_per_kv_group() {
         if (c.geometry.n_kv_heads != c.target.tp_degree()) return std::nullopt;
         return "one KV head on each rank: its group is the section, the index maps are equal";
       },
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          }};
+      .inject = with_damage<damage>};
   return fault;
 }
 

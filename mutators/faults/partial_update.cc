@@ -41,10 +41,7 @@ const Fault& partial_update() {
             return unless_any(c, hits, "the target holds o_proj in another order");
           },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          }};
+      .inject = with_damage<damage>};
   return fault;
 }
 

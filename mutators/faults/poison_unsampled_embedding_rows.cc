@@ -50,10 +50,7 @@ const Fault& poison_unsampled_embedding_rows() {
             "the embedding is padded");
       },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          }};
+      .inject = with_damage<damage>};
   return fault;
 }
 

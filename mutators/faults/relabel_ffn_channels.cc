@@ -28,10 +28,7 @@ const Fault& relabel_ffn_channels() {
         if (c.geometry.n_experts > 0 && c.geometry.dense_layers == 0) return "no layer has an FFN of its own";
         return needs_layout(c);
       },
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          },
+      .inject = with_damage<damage>,
       .relabels = relabelling};
   return fault;
 }

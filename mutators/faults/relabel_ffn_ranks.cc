@@ -48,10 +48,7 @@ const Fault& relabel_ffn_ranks() {
         if (c.geometry.ffn % c.target.tp_degree() != 0) return "the shares of the ranks are unequal";
         return unless_hit(c, argument, is_in_ffn, "no layer has an FFN of its own");
       },
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, is_in_ffn, reverse);
-          },
+      .inject = with_hurt<is_in_ffn, reverse>,
       .relabels = relabelling};
   return fault;
 }

@@ -37,10 +37,7 @@ const Fault& relabel_heads_in_group() {
         if (c.geometry.kv_lora > 0) return "latent attention has no KV groups";
         return needs_layout(c);
       },
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          },
+      .inject = with_damage<damage>,
       .relabels = relabelling};
   return fault;
 }

@@ -35,10 +35,7 @@ const Fault& reverse_norm_weights() {
             return unless_hit(c, argument, hits, "every norm has one entry");
           },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          }};
+      .inject = with_hurt<hits, hurt>};
   return fault;
 }
 

@@ -33,10 +33,7 @@ const Fault& rotate_norm_by_rank() {
                               "one rank, or more ranks than norm entries: the roll is by zero");
           },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          }};
+      .inject = with_hurt<hits, hurt>};
   return fault;
 }
 

@@ -28,10 +28,7 @@ const Fault& router_bias_narrowed_to_bf16() {
         return unless_hit(c, argument, hits, "the router has no bias");
       },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          },
+      .inject = with_hurt<hits, hurt>,
       .meshes = true,
       .steer =
           [](Case& c, Stream& stream) {

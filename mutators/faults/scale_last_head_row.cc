@@ -36,10 +36,7 @@ const Fault& scale_last_head_row() {
         return unless_any(c, hits, "the last row of the output head is padding");
       },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          }};
+      .inject = with_damage<damage>};
   return fault;
 }
 

@@ -40,10 +40,7 @@ const Fault& shift_head_rows() {
             return unless_any(c, is_head_of_two_ranks, "the output head is not cut over several ranks");
           },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          }};
+      .inject = with_damage<damage>};
   return fault;
 }
 

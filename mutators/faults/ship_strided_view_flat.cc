@@ -39,10 +39,7 @@ const Fault& ship_strided_view_flat() {
             return unless_hit(c, argument, hits, "no shard is a strided view");
           },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          }};
+      .inject = with_hurt<hits, hurt>};
   return fault;
 }
 

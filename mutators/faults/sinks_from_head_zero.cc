@@ -26,10 +26,7 @@ const Fault& sinks_from_head_zero() {
                                  return unless_hit(c, argument, hits, "one rank, or no attention sinks");
                                },
                            .equivalent = nullptr,
-                           .inject =
-                               [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-                                 return damage_entries(std::move(inner), argument, hits, hurt);
-                               },
+                           .inject = with_hurt<hits, hurt>,
                            .steer =
                                [](Case& c, Stream&) {
                                  use_seed_tables(c);

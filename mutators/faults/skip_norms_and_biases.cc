@@ -32,10 +32,7 @@ const Fault& skip_norms_and_biases() {
             return unless_any(c, is_skipped, "no tensor of the target is named norm or bias");
           },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          }};
+      .inject = with_damage<damage>};
   return fault;
 }
 

@@ -30,8 +30,7 @@ const Fault& skip_parameter() {
       .arguments = {"o_proj", "down", "qkv", "gate_up", "lm_head"},
       .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
       .equivalent = nullptr,
-      .inject = [](std::shared_ptr<Subject> inner, const Case& c,
-                   std::string_view group) { return damage_delivery(std::move(inner), c, group, damage); }};
+      .inject = with_damage<damage>};
   return fault;
 }
 

@@ -30,10 +30,7 @@ const Fault& slice_fused_gate_up_contiguously() {
             return unless_hit(c, argument, hits, "no tensor stacks gate and up over several ranks");
           },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          }};
+      .inject = with_hurt<hits, hurt>};
   return fault;
 }
 

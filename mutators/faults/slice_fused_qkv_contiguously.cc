@@ -32,10 +32,7 @@ const Fault& slice_fused_qkv_contiguously() {
                                                    "no tensor stacks q, k and v over several ranks");
                                },
                            .equivalent = nullptr,
-                           .inject =
-                               [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-                                 return damage_entries(std::move(inner), argument, hits, hurt);
-                               }};
+                           .inject = with_hurt<hits, hurt>};
   return fault;
 }
 

@@ -36,10 +36,7 @@ const Fault& slice_qkv_in_thirds() {
         if (c.geometry.n_kv_heads != c.geometry.n_heads) return std::nullopt;
         return "as many KV heads as query heads: the thirds are the segments, the index maps are equal";
       },
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          }};
+      .inject = with_hurt<hits, hurt>};
   return fault;
 }
 

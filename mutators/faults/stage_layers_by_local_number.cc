@@ -43,10 +43,7 @@ const Fault& stage_layers_by_local_number() {
         return needs_layout(c);
       },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          },
+      .inject = with_damage<damage>,
       .meshes = true,
       .steer =
           [](Case& c, Stream&) {

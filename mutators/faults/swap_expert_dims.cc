@@ -37,10 +37,7 @@ const Fault& swap_expert_dims() {
         return unless_hit(c, argument, hits, "the experts' matrices are not square");
       },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          },
+      .inject = with_damage<damage>,
       .meshes = true,
       .steer =
           [](Case& c, Stream& stream) {

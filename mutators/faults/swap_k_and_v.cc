@@ -33,10 +33,7 @@ const Fault& swap_k_and_v() {
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view) { return needs_plain_heads(c); },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          }};
+      .inject = with_damage<damage>};
   return fault;
 }
 

@@ -34,10 +34,7 @@ const Fault& swap_mesh_axis_order() {
       .not_applicable = [](const Case& c,
                            std::string_view) { return unless_shards_lost(c, from_the_other_end); },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          },
+      .inject = with_damage<damage>,
       .meshes = true,
       .steer = steer_to_tp_beside_another};
   return fault;

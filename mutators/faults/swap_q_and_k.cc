@@ -40,15 +40,11 @@ const Fault& swap_q_and_k() {
       .arguments = {},
       .not_applicable = not_applicable,
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          },
-      .steer =
-          [](Case& c, Stream&) {
-            c.geometry.n_heads = c.geometry.n_kv_heads;
-            settle(c);
-          }};
+      .inject = with_damage<damage>,
+      .steer = [](Case& c, Stream&) {
+        c.geometry.n_heads = c.geometry.n_kv_heads;
+        settle(c);
+      }};
   return fault;
 }
 

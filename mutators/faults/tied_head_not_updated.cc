@@ -37,10 +37,7 @@ const Fault& tied_head_not_updated() {
                 "the target has no copy of a tied embedding");
           },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
-            return damage_delivery(std::move(inner), c, argument, damage);
-          },
+      .inject = with_damage<damage>,
       .meshes = true,
       .steer =
           [](Case& c, Stream& stream) {

@@ -30,10 +30,7 @@ const Fault& transpose_square_down() {
                                  return unless_hit(c, argument, hits, "no down projection is square");
                                },
                            .equivalent = nullptr,
-                           .inject =
-                               [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-                                 return damage_entries(std::move(inner), argument, hits, hurt);
-                               },
+                           .inject = with_hurt<hits, hurt>,
                            .steer = [](Case& c, Stream&) { c.geometry.d_model = c.geometry.ffn; }};
   return fault;
 }

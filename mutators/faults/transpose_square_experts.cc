@@ -32,10 +32,7 @@ const Fault& transpose_square_experts() {
             return unless_hit(c, argument, hits, "no expert down projection is square");
           },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          },
+      .inject = with_hurt<hits, hurt>,
       .steer =
           [](Case& c, Stream& stream) {
             const int ranks = static_cast<int>(stream.integer(1, 3));

@@ -29,10 +29,7 @@ const Fault& transpose_square_o_proj() {
                                  return unless_hit(c, argument, hits, "the output projection is not square");
                                },
                            .equivalent = nullptr,
-                           .inject =
-                               [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-                                 return damage_entries(std::move(inner), argument, hits, hurt);
-                               }};
+                           .inject = with_hurt<hits, hurt>};
   return fault;
 }
 

@@ -38,10 +38,7 @@ const Fault& uninitialised_padding() {
                                  return unless_hit(c, argument, hits, "the vocabulary is not padded");
                                },
                            .equivalent = nullptr,
-                           .inject =
-                               [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-                                 return damage_entries(std::move(inner), argument, hits, hurt);
-                               },
+                           .inject = with_hurt<hits, hurt>,
                            .steer =
                                [](Case& c, Stream& stream) {
                                  use_plain_llama(c);

@@ -47,10 +47,7 @@ const Fault& vocab_padding_rule_differs() {
             return unless_hit(c, argument, hits, "padding moves no boundary between the ranks");
           },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          },
+      .inject = with_hurt<hits, hurt>,
       .steer =
           [](Case& c, Stream& stream) {
             use_plain_llama(c);

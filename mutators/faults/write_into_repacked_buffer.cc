@@ -52,10 +52,7 @@ const Fault& write_into_repacked_buffer() {
                                  return unless_hit(c, argument, hits, "two rows are packed as they are");
                                },
                            .equivalent = nullptr,
-                           .inject =
-                               [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-                                 return damage_entries(std::move(inner), argument, hits, hurt);
-                               }};
+                           .inject = with_hurt<hits, hurt>};
   return fault;
 }
 

@@ -38,10 +38,7 @@ const Fault& wrong_dim_square() {
                                      "the output projection is not square or not cut over several ranks");
                                },
                            .equivalent = nullptr,
-                           .inject =
-                               [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-                                 return damage_entries(std::move(inner), argument, hits, hurt);
-                               }};
+                           .inject = with_hurt<hits, hurt>};
   return fault;
 }
 

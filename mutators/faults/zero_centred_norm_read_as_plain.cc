@@ -27,10 +27,7 @@ const Fault& zero_centred_norm_read_as_plain() {
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
       .equivalent = nullptr,
-      .inject =
-          [](std::shared_ptr<Subject> inner, const Case&, std::string_view argument) {
-            return damage_entries(std::move(inner), argument, hits, hurt);
-          },
+      .inject = with_hurt<hits, hurt>,
       .steer =
           [](Case& c, Stream& stream) {
             if (stream.chance(1, 4)) c.target.table = "megatron-llama-zero-centered";

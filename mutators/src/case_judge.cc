@@ -226,8 +226,8 @@ class CaseJudge {
   }
 
   /// Exact comparisons alone, whichever oracles were chosen: below a threshold much can hide.
-  bool is_bit_for_bit_right(FaultLevel level, Subject& faulty, const ShardedTensors& shards) {
-    if (level != FaultLevel::forward && level != FaultLevel::collective) return delivers({}, faulty, shards);
+  bool is_bit_for_bit_right(const Fault& fault, Subject& faulty, const ShardedTensors& shards) {
+    if (acts_on_shards(fault)) return delivers({}, faulty, shards);
     return passes(Oracle::tree, faulty, shards) && passes(Oracle::exact, faulty, shards);
   }
 
@@ -254,7 +254,7 @@ class CaseJudge {
       return cell.status == CellStatus::survived || cell.status == CellStatus::not_applicable;
     };
     if (!witness || !std::ranges::all_of(cells, agrees)) return;
-    if (!is_bit_for_bit_right(choice.fault->level, faulty, shards)) return;
+    if (!is_bit_for_bit_right(*choice.fault, faulty, shards)) return;
     for (KillCell& cell : cells) {
       if (cell.status != CellStatus::survived) continue;
       cell.status = CellStatus::equivalent;

@@ -58,11 +58,6 @@ Case delivery_case(const Layout& target, const LayoutName& source, DType dtype, 
   return c;
 }
 
-bool acts_on_shards(const Fault& fault) noexcept {
-  return fault.inject != nullptr && fault.level != FaultLevel::collective &&
-         fault.level != FaultLevel::forward;
-}
-
 Delivery deliver(const FaultChoice& choice, const Case& c, const TensorMap& weights) {
   const Fault& fault = *choice.fault;
   if (!acts_on_shards(fault)) {

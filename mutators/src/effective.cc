@@ -58,6 +58,11 @@ const EffectiveModel& effective_model(EffectiveKind kind) {
   throw InvalidInput(fmt::format("effective={}: there are no such weights", to_string(kind)));
 }
 
+std::optional<std::string> why_no_effective_weights(const Case& c) {
+  if (c.effective == EffectiveKind::none) return "effective=none: the case names no weights";
+  return effective_model(c.effective).why_not(c);
+}
+
 ShardedTensors effective_weights(const Case& c) {
   const EffectiveModel& model = effective_model(c.effective);
   if (c.fault.empty()) return model.delivered(c);
@@ -68,11 +73,12 @@ ShardedTensors effective_weights(const Case& c) {
 }
 
 Outcome judge_effective(const Case& c) {
-  if (c.effective == EffectiveKind::none)
-    return Outcome::of(Verdict::skipped, "effective=none: the case names no weights");
-  const EffectiveModel& model = effective_model(c.effective);
-  if (const auto reason = model.why_not(c)) return Outcome::of(Verdict::skipped, *reason);
-  return compare_all(c, model.expected(c), effective_weights(c));
+  if (const auto reason = why_no_effective_weights(c)) return Outcome::of(Verdict::skipped, *reason);
+  return judge_effective(c, effective_weights(c));
+}
+
+Outcome judge_effective(const Case& c, const ShardedTensors& held) {
+  return compare_all(c, effective_model(c.effective).expected(c), held);
 }
 
 }  // namespace shardcheck

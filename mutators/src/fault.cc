@@ -44,10 +44,6 @@ const Fault& fault_named(std::string_view name) {
   throw InvalidInput(fmt::format("fault '{}' is not known; {}", name, hint));
 }
 
-bool acts_on_shards(FaultLevel level) {
-  return level == FaultLevel::plan || level == FaultLevel::value || level == FaultLevel::sync;
-}
-
 }  // namespace
 
 bool Fault::expects(Oracle oracle) const {
@@ -99,7 +95,7 @@ std::optional<std::string> Fault::why_inapplicable(const Case& c, std::string_vi
   }
   if (kind != EffectiveKind::none) {
     if (auto reason = effective_model(kind).why_not(c)) return reason;
-  } else if (!meshes && acts_on_shards(level)) {
+  } else if (!meshes && acts_on_shards(*this)) {
     for (const auto& [axis, degree] : c.target.axes) {
       if (axis != "tp" && degree > 1) return fmt::format("the target has ranks along {}", axis);
     }
@@ -142,6 +138,16 @@ std::vector<FaultChoice> every_choice() {
   return choices;
 }
 
+std::vector<FaultChoice> by_family(std::vector<FaultChoice> choices) {
+  std::ranges::sort(choices, {}, [](const FaultChoice& c) { return std::pair(c.fault->family, c.text()); });
+  return choices;
+}
+
+bool acts_on_shards(const Fault& fault) noexcept {
+  return fault.inject != nullptr && fault.level != FaultLevel::collective &&
+         fault.level != FaultLevel::forward;
+}
+
 std::optional<std::string> why_equivalent(const FaultChoice& choice, const Case& c) {
   const Fault& fault = *choice.fault;
   if (fault.equivalent != nullptr) {
@@ -152,11 +158,14 @@ std::optional<std::string> why_equivalent(const FaultChoice& choice, const Case&
   return relabelling ? std::optional(describe(*relabelling)) : std::nullopt;
 }
 
+bool acts_on(const FaultChoice& choice, const Case& c) {
+  return !choice.fault->why_inapplicable(c, choice.argument) && !why_equivalent(choice, c);
+}
+
 Case suited_to(const FaultChoice& choice, Case drawn, std::uint64_t index) {
   const Fault& fault = *choice.fault;
   Case c = fault.judged_on(std::move(drawn));
-  const auto acts = [&] { return !fault.why_inapplicable(c, choice.argument) && !why_equivalent(choice, c); };
-  if (fault.steer == nullptr || acts()) return c;
+  if (fault.steer == nullptr || acts_on(choice, c)) return c;
   Stream stream = Stream(c.seed, fault.name).child(std::to_string(index));
   fault.steer(c, stream);
   return c;

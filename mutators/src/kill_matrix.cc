@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
-#include <mutex>
 #include <set>
 #include <span>
 
 #include "case_judge.h"
 #include "shardcheck/model/consumer.h"
-#include "shardcheck/mutators/workers.h"
+#include "shardcheck/mutators/counted_work.h"
 
 namespace shardcheck {
 namespace {
@@ -22,12 +20,6 @@ constexpr std::int64_t kDrawsPerCase = 20;
 /// Faults that share one right run of a case at most.
 constexpr std::size_t kFaultsPerItem = 64;
 
-/// By family, then by text: the order of the rows.
-std::vector<FaultChoice> ordered(std::vector<FaultChoice> choices) {
-  std::ranges::sort(choices, {}, [](const FaultChoice& c) { return std::pair(c.fault->family, c.text()); });
-  return choices;
-}
-
 /// One fault's search for random cases it can act on. Cases where it is equivalent are kept too, as evidence
 /// of the witness, but do not count.
 struct Search {
@@ -35,22 +27,11 @@ struct Search {
   std::int64_t equivalent = 0;
 };
 
-bool runs_forward(const Case& c) {
-  try {
-    const LayoutTable& table = LayoutTable::built_in(c.target.table);
-    require_executable(consumer_named(table.consumer()), c.geometry, c.target);
-    return true;
-  } catch (const UnsupportedLayout&) {
-    return false;
-  } catch (const InvalidInput&) {
-    return false;
-  }
-}
-
 /// Whether an oracle that has something to say about the fault can judge the case: bytes anywhere, logits
 /// where a forward pass runs.
 bool has_a_judge(const Fault& fault, const Case& c) {
-  return fault.effective != nullptr || fault.expects(Oracle::layout) || runs_forward(c);
+  return fault.effective != nullptr || fault.expects(Oracle::layout) ||
+         has_running_consumer(c.target, c.geometry);
 }
 
 bool takes(const FaultChoice& choice, const Case& c, std::int64_t wanted, Search& search) {
@@ -139,20 +120,8 @@ std::vector<KillWork> plan_work(const KillOptions& options, const std::vector<Fa
 /// Judges every item, on `jobs` threads; results in the order of the work whatever the threads did.
 std::vector<JudgedWork> judge_all(const KillOptions& options, const std::vector<KillWork>& work) {
   std::vector<JudgedWork> results(work.size());
-  std::atomic<std::size_t> next{0};
-  std::atomic<std::size_t> done{0};
-  std::mutex reporting;
-  const auto run = [&] {
-    for (std::size_t i = next++; i < work.size(); i = next++) {
-      results[i] = judge_work(work[i], options);
-      const std::size_t count = ++done;
-      const std::scoped_lock lock(reporting);
-      if (options.progress)
-        options.progress({ProgressEvent::Kind::step, fmt::format("{} of {} cases", count, work.size()),
-                          static_cast<double>(count) / static_cast<double>(work.size())});
-    }
-  };
-  run_on_workers(options.jobs, run);
+  do_counted(work.size(), options.jobs, options.progress, "cases",
+             [&](std::size_t i) { results[i] = judge_work(work[i], options); });
   return results;
 }
 
@@ -345,7 +314,7 @@ Verdict KillReport::verdict(double minimum_score) const {
 }
 
 KillReport run_kill_matrix(const KillOptions& options) {
-  auto choices = ordered(options.faults.empty() ? every_choice() : options.faults);
+  auto choices = by_family(options.faults.empty() ? every_choice() : options.faults);
   KillReport report;
   std::erase_if(choices, [&report](const FaultChoice& choice) {
     if (choice.fault->law.empty()) return false;

@@ -112,12 +112,26 @@ using Damage = void (*)(const Case& c, const Layout& target, std::string_view ar
 std::shared_ptr<Subject> damage_delivery(std::shared_ptr<Subject> inner, const Case& c,
                                          std::string_view argument, Damage damage);
 
+/// Fault::inject of a fault that is such damage.
+template <Damage damage>
+std::shared_ptr<Subject> with_damage(std::shared_ptr<Subject> inner, const Case& c,
+                                     std::string_view argument) {
+  return damage_delivery(std::move(inner), c, argument, damage);
+}
+
 /// A fault that damages single file tensors: which ones, and how. Both are pure functions of the entry, so
 /// what is injected and whether the fault applies cannot disagree.
 using Hits = bool (*)(const LayoutEntry& entry, std::string_view argument);
 using Hurt = void (*)(const LayoutEntry& entry, std::string_view argument, std::vector<Tensor>& shards);
 std::shared_ptr<Subject> damage_entries(std::shared_ptr<Subject> inner, std::string_view argument, Hits hits,
                                         Hurt hurt);
+/// Fault::inject of such a fault.
+template <Hits hits, Hurt hurt>
+std::shared_ptr<Subject> with_hurt(std::shared_ptr<Subject> inner, const Case& /*c*/,
+                                   std::string_view argument) {
+  return damage_entries(std::move(inner), argument, hits, hurt);
+}
+
 /// nullopt when `holds` is true of a tensor of the target layout, `otherwise` when of none.
 using HoldsOf = std::function<bool(const LayoutEntry& entry, const Layout& layout)>;
 std::optional<std::string> unless_any(const Case& c, const HoldsOf& holds, std::string_view otherwise);

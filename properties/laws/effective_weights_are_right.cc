@@ -4,14 +4,17 @@
 namespace shardcheck::laws {
 namespace {
 
-Outcome check(const Case& c, Subject&) {
-  Outcome outcome = judge_effective(c);
-  outcome.labels.emplace_back(to_string(c.effective));
-  if (outcome.verdict == Verdict::skipped) return outcome;
-  return with_digest(std::move(outcome), Digest().add(effective_weights(c)));
+Outcome judged(const Case& c) {
+  if (const auto reason = why_no_effective_weights(c)) return Outcome::of(Verdict::skipped, *reason);
+  const ShardedTensors held = effective_weights(c);
+  return with_digest(judge_effective(c, held), Digest().add(held));
 }
 
-bool has_weights(const Case& c) { return !effective_model(c.effective).why_not(c); }
+Outcome check(const Case& c, Subject&) {
+  Outcome outcome = judged(c);
+  outcome.labels.emplace_back(to_string(c.effective));
+  return outcome;
+}
 
 Case draw(Stream& stream) {
   std::vector<EffectiveKind> kinds;
@@ -21,7 +24,7 @@ Case draw(Stream& stream) {
   for (int attempt = 0; attempt < 16; ++attempt) {
     c = draw_for("effective_weights_are_right", stream, {.forward = false});
     c.effective = kind;
-    if (target_is_sharded(c) && has_weights(c)) break;
+    if (target_is_sharded(c) && !why_no_effective_weights(c)) break;
   }
   return c;
 }

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "counted_work.h"
 #include "fault_draws.h"
+#include "shardcheck/model/consumer.h"
+#include "shardcheck/mutators/counted_work.h"
 #include "shardcheck/mutators/effective.h"
 #include "shardcheck/properties/runner.h"
 
@@ -81,11 +82,6 @@ SmallestModel smallest_model(const FaultChoice& choice, const Judge& judge, cons
   return result;
 }
 
-bool acts_on_shards(const Fault& fault) {
-  return fault.inject != nullptr && (fault.level == FaultLevel::plan || fault.level == FaultLevel::value ||
-                                     fault.level == FaultLevel::sync);
-}
-
 bool is_finite(const ShardedTensors& shards) {
   for (const auto& [name, ranks] : shards) {
     for (const Tensor& tensor : ranks) {
@@ -118,18 +114,6 @@ class Faded {
   }
 
   bool is_finite() const { return shardcheck::is_finite(faulty_); }
-
-  /// Whether a forward pass runs here.
-  bool runs() {
-    try {
-      bench_.execute(subject_, right_, Arithmetic::native);
-      return true;
-    } catch (const UnsupportedLayout&) {
-      return false;
-    } catch (const InvalidInput&) {
-      return false;
-    }
-  }
 
   /// Largest k that is seen while k + 1 is not, by halving the range; -1 when the whole fault is not.
   int power(Oracle oracle) {
@@ -180,7 +164,7 @@ void measure_amplitudes(const FaultChoice& choice, const std::vector<Case>& case
     Faded faded(choice, c);
     if (!faded.is_finite()) continue;
     widen(result.layout, faded.power(Oracle::layout));
-    if (!faded.runs()) continue;
+    if (!has_running_consumer(c.target, c.geometry)) continue;
     widen(result.exact, faded.power(Oracle::exact));
     widen(result.native, faded.power(Oracle::native));
   }
@@ -201,8 +185,7 @@ std::vector<FaultChoice> choices_to_measure(const PowerOptions& options) {
   std::erase_if(choices, [](const FaultChoice& choice) {
     return choice.fault->oracles.empty() && choice.fault->law.empty();
   });
-  std::ranges::sort(choices, {}, [](const FaultChoice& c) { return std::pair(c.fault->family, c.text()); });
-  return choices;
+  return by_family(std::move(choices));
 }
 
 }  // namespace

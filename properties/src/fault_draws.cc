@@ -18,19 +18,8 @@ Case drawn_case(std::uint64_t seed, std::uint64_t index, std::string_view law) {
   return c;
 }
 
-bool acts_on(const FaultChoice& choice, const Case& c) {
-  const Fault& fault = *choice.fault;
-  if (fault.why_inapplicable(c, choice.argument)) return false;
-  return fault.equivalent == nullptr || !fault.equivalent(c, choice.argument);
-}
-
 std::optional<Case> acting_case(const FaultChoice& choice, const Case& drawn, std::uint64_t index) {
-  const Fault& fault = *choice.fault;
-  Case c = fault.judged_on(drawn);
-  if (acts_on(choice, c)) return c;
-  if (fault.steer == nullptr) return std::nullopt;
-  Stream stream = Stream(c.seed, fault.name).child(std::to_string(index));
-  fault.steer(c, stream);
+  Case c = suited_to(choice, drawn, index);
   return acts_on(choice, c) ? std::optional(std::move(c)) : std::nullopt;
 }
 

@@ -16,11 +16,7 @@ inline constexpr std::int64_t kDrawsPerActingCase = 20;
 /// sharded_equals_reference.
 Case drawn_case(std::uint64_t seed, std::uint64_t index, std::string_view law = {});
 
-/// Whether the choice acts on the case and is not equivalent there.
-bool acts_on(const FaultChoice& choice, const Case& c);
-
-/// What the choice is judged on: the case, about the fault's own weights if it has some, moved by its `steer`
-/// where it would not act. nullopt where it does not act on that either.
+/// The drawn case as suited_to moves it, nullopt where the choice does not act on that either.
 std::optional<Case> acting_case(const FaultChoice& choice, const Case& drawn, std::uint64_t index);
 
 /// The first `wanted` such cases, fewer where 20 draws for each do not suffice.

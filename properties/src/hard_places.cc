@@ -1,8 +1,10 @@
 // Mistakes where they are hardest to see: near-equal weights, one of many, the end of what is long.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 
-#include "counted_work.h"
+#include "shardcheck/mutators/counted_work.h"
 #include "shardcheck/properties/detection_power.h"
 
 namespace shardcheck {

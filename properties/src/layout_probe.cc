@@ -32,18 +32,6 @@ bool is_representable(const LayoutName& name, const Geometry& geometry) {
   }
 }
 
-bool has_running_consumer(const LayoutName& name, const Geometry& geometry) {
-  try {
-    const LayoutTable& table = LayoutTable::built_in(name.table);
-    require_executable(consumer_named(table.consumer()), geometry, name);
-    return true;
-  } catch (const UnsupportedLayout&) {
-    return false;
-  } catch (const InvalidInput&) {
-    return false;
-  }
-}
-
 bool is_runnable(const LayoutName& name, const Geometry& geometry) {
   return has_running_consumer(name, geometry) && is_representable(name, geometry);
 }

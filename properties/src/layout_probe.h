@@ -13,10 +13,7 @@ LayoutName layout_at(const std::string& table, int degree);
 /// Whether every placement of the layout can be constructed for the geometry.
 bool is_representable(const LayoutName& name, const Geometry& geometry);
 
-/// Whether the table's consumer runs a forward pass over those axes at those degrees.
-bool has_running_consumer(const LayoutName& name, const Geometry& geometry);
-
-/// Both.
+/// Whether that, and the table's consumer runs a forward pass over those axes at those degrees.
 bool is_runnable(const LayoutName& name, const Geometry& geometry);
 
 }  // namespace shardcheck

@@ -1,4 +1,6 @@
 // Detection rates per parameter role: small changes to one rank's part of a parameter.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -7,8 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "counted_work.h"
 #include "shardcheck/model/consumer.h"
+#include "shardcheck/mutators/counted_work.h"
 #include "shardcheck/properties/detection_power.h"
 
 namespace shardcheck {

@@ -7,8 +7,9 @@
 #include <map>
 #include <optional>
 
-#include "counted_work.h"
 #include "fault_draws.h"
+#include "shardcheck/model/consumer.h"
+#include "shardcheck/mutators/counted_work.h"
 #include "shardcheck/mutators/effective.h"
 
 namespace shardcheck {
@@ -54,27 +55,11 @@ class Bench {
   }
 
   /// Whether a forward pass runs here; layouts without one are judged by their bytes alone.
-  bool runs() {
-    if (!runs_) runs_ = can_run();
-    return *runs_;
-  }
+  bool runs() const { return has_running_consumer(bench_.value().target, bench_.value().geometry); }
 
  private:
-  bool can_run() {
-    Subject subject;
-    try {
-      bench_.execute(subject, right(false), Arithmetic::native);
-      return true;
-    } catch (const UnsupportedLayout&) {
-      return false;
-    } catch (const InvalidInput&) {
-      return false;
-    }
-  }
-
   Workbench bench_;
   std::array<std::optional<ShardedTensors>, 2> right_;
-  std::optional<bool> runs_;
 };
 
 bool asks_for_logits(const Weakening& weakening) {
@@ -237,9 +222,7 @@ class CaseJudge {
     const Case c = choice.fault->judged_on(shared_.value);
     const EffectiveModel& model = effective_model(c.effective);
     const ShardedTensors right = model.expected(c), held = choice.fault->effective(c, choice.argument);
-    Case faulty = c;
-    faulty.fault = choice.text();
-    const bool seen = judge_effective(faulty).verdict == Verdict::failed;
+    const bool seen = judge_effective(c, held).verdict == Verdict::failed;
     for (std::size_t i = 0; i < weakenings_.size(); ++i) {
       const Weakening& weakening = *weakenings_[i];
       if (weakening.sees_shards == nullptr || weakening.reweigh != nullptr) continue;
@@ -271,8 +254,7 @@ std::vector<const Weakening*> chosen(const WeakeningOptions& options) {
 std::vector<FaultChoice> judged_by_oracles(const WeakeningOptions& options) {
   std::vector<FaultChoice> choices = options.faults.empty() ? every_choice() : options.faults;
   std::erase_if(choices, [](const FaultChoice& choice) { return choice.fault->oracles.empty(); });
-  std::ranges::sort(choices, {}, [](const FaultChoice& c) { return std::pair(c.fault->family, c.text()); });
-  return choices;
+  return by_family(std::move(choices));
 }
 
 void count(WeakenedFault& row, const Finding& finding) {

@@ -137,6 +137,18 @@ void require_executable(const Layout& layout) {
   require_executable(consumer_named(layout.consumer), layout.geometry, layout.name);
 }
 
+bool has_running_consumer(const LayoutName& name, const Geometry& geometry) {
+  try {
+    const LayoutTable& table = LayoutTable::built_in(name.table);
+    require_executable(consumer_named(table.consumer()), geometry, name);
+    return true;
+  } catch (const UnsupportedLayout&) {
+    return false;
+  } catch (const InvalidInput&) {
+    return false;
+  }
+}
+
 const Consumer& consumer_named(std::string_view name) {
   for (const auto& consumer : convention_consumers()) {
     if (consumer.name() == name) return consumer;

@@ -110,6 +110,9 @@ void require_executable(const Consumer& consumer, const Geometry& geometry, cons
 /// The same for a layout, and for one of a table without a consumer.
 void require_executable(const Layout& layout);
 
+/// Whether a table of the name exists and its consumer runs a forward pass over those axes at those degrees.
+bool has_running_consumer(const LayoutName& name, const Geometry& geometry);
+
 /// "hf", "hf-gpt2", "hf-mixtral", "hf-moe", "hf-neox", "megatron", "megatron-moe", "seed",
 /// "seed-summed-bias", "torchtitan", "vllm", "vllm-moe". Throws InvalidInput listing the known ones.
 const Consumer& consumer_named(std::string_view name);

@@ -22,10 +22,6 @@ std::vector<ShardPlace> differing_places(const Layout& layout, const ShardedTens
 /// The case in which weights of a geometry move between two layouts: what faults are asked about.
 Case delivery_case(const Layout& target, const LayoutName& source, DType dtype, std::uint64_t seed);
 
-/// Whether a fault is one of delivered shards: not of the collective or forward level, nor one of tensors
-/// that no forward pass reads.
-bool acts_on_shards(const Fault& fault) noexcept;
-
 struct Delivery {
   ShardedTensors right, faulty;
   std::vector<ShardPlace> touched;  // never empty

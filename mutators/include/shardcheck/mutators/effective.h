@@ -35,6 +35,9 @@ const std::vector<const EffectiveModel*>& all_effective_models();
 /// Throws InvalidInput for `none`.
 const EffectiveModel& effective_model(EffectiveKind kind);
 
+/// Why the case has no weights of its kind, or of none; nullopt where it has.
+std::optional<std::string> why_no_effective_weights(const Case& c);
+
 /// What every rank of the case computes with, the case's fault included where it acts. Throws InvalidInput
 /// for effective=none and an unknown fault.
 ShardedTensors effective_weights(const Case& c);
@@ -42,5 +45,7 @@ ShardedTensors effective_weights(const Case& c);
 /// Passed when every rank's effective weights, with the case's fault if it has one, are bit for bit the
 /// expected ones; else names tensor, rank and element. Verdict::skipped where the case has no such tensors.
 Outcome judge_effective(const Case& c);
+/// The same of weights that are known already: effective_weights(c).
+Outcome judge_effective(const Case& c, const ShardedTensors& held);
 
 }  // namespace shardcheck

@@ -96,9 +96,19 @@ std::vector<FaultChoice> choices_of(const Fault& fault);
 /// The choices of every fault, in the order of all_faults.
 std::vector<FaultChoice> every_choice();
 
+/// By family, then by text: the order of tables.
+std::vector<FaultChoice> by_family(std::vector<FaultChoice> choices);
+
+/// Whether a fault is one of delivered shards: not of the collective or forward level, nor one of tensors
+/// that no forward pass reads.
+bool acts_on_shards(const Fault& fault) noexcept;
+
 /// Why the choice changes nothing on a case that it applies to (structural witness): `equivalent`, or the
 /// relabelling of a fault that is no control; nullopt where it must be detected.
 std::optional<std::string> why_equivalent(const FaultChoice& choice, const Case& c);
+
+/// Whether the choice applies to the case and is not equivalent there.
+bool acts_on(const FaultChoice& choice, const Case& c);
 
 /// The drawn case if the choice acts on it, else moved by the fault's `steer`; about the fault's kind of
 /// effective weights where it has one. A function of the fault, the case and `index`, the number of the draw.

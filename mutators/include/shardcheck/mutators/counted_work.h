@@ -1,10 +1,9 @@
 // Numbered pieces of work on several threads, with progress.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <atomic>
 #include <mutex>
+#include <string>
 #include <string_view>
 
 #include "shardcheck/mutators/workers.h"
@@ -25,9 +24,10 @@ void do_counted(std::size_t count, int jobs, const ProgressSink& progress, std::
       work(i);
       const std::scoped_lock lock(reporting);
       ++done;
-      if (progress)
-        progress({ProgressEvent::Kind::step, fmt::format("{} of {} {}", done, count, what),
-                  static_cast<double>(done) / static_cast<double>(count)});
+      if (!progress) continue;
+      std::string text = std::to_string(done);
+      text.append(" of ").append(std::to_string(count)).append(" ").append(what);
+      progress({ProgressEvent::Kind::step, text, static_cast<double>(done) / static_cast<double>(count)});
     }
   });
 }
