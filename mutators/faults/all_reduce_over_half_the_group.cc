@@ -30,7 +30,7 @@ const Fault& all_reduce_over_half_the_group() {
       .reports = {"A51", "A70"},
       .oracles = {Oracle::tree, Oracle::native},
       .arguments = {"o_proj", "down"},
-      .not_applicable = [](const Case& c, std::string_view) { return needs_ranks(c); },
+      .not_applicable = [](const Case& c, std::string_view role) { return needs_sum_of(c, role); },
       .equivalent = nullptr,
       .inject = with_steps<HalfTheGroup>};
   return fault;

@@ -27,7 +27,7 @@ const Fault& double_all_reduce() {
       .reports = {"A49", "A50"},
       .oracles = {Oracle::tree, Oracle::native},
       .arguments = {"o_proj", "down"},
-      .not_applicable = [](const Case& c, std::string_view) { return needs_ranks(c); },
+      .not_applicable = [](const Case& c, std::string_view role) { return needs_sum_of(c, role); },
       .equivalent = nullptr,
       .inject = with_steps<ReducedTwice>};
   return fault;

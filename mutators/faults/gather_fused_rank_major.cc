@@ -10,12 +10,17 @@ bool is_fused_group(const LayoutEntry& entry, std::string_view group) {
   return group == "qkv" ? stacks(entry, {"q", "k", "v"}) : stacks(entry, {"gate", "up"});
 }
 
+/// Ranks that share KV heads bring more rows than the tensor has.
+bool holds_copies(const LayoutEntry& entry) {
+  return entry.placed.local_shape(0)[0] * entry.placed.degree() != entry.placed.shape()[0];
+}
+
 /// The source tensor that stacks the same logical tensors over several ranks.
 const LayoutEntry* fused_source(const Layout& source, const LayoutEntry& target) {
   for (const LayoutEntry& entry : source.entries) {
     const bool same_parts =
         std::ranges::equal(entry.parts, target.parts, {}, &LogicalTensor::name, &LogicalTensor::name);
-    if (same_parts && is_cut(entry)) return &entry;
+    if (same_parts && is_cut(entry) && !holds_copies(entry)) return &entry;
   }
   return nullptr;
 }

@@ -24,7 +24,7 @@ const Fault& non_causal_mask_on_one_rank() {
                            .arguments = {},
                            .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
                            .equivalent = [](const Case& c, std::string_view) -> std::optional<std::string> {
-                             if (c.length > 1) return std::nullopt;
+                             if (longest_sequence(c) > 1) return std::nullopt;
                              return "one position sees itself alone, with or without a mask";
                            },
                            .inject = with_steps<UnmaskedRank>};

@@ -1,5 +1,5 @@
 // Fused rows in Megatron's order, read by a consumer of sections.
-#include "plan_fault.h"
+#include "taken.h"
 
 namespace shardcheck::faults {
 namespace {
@@ -7,9 +7,10 @@ namespace {
 bool hits(const LayoutEntry& entry, std::string_view) { return stacks(entry, {"q", "k", "v"}); }
 
 /// Local rows of [q; k; v] in the order q heads of group 0, k 0, v 0, q heads of group 1, ...
-std::vector<std::int64_t> grouped_order(const Geometry& g, int degree) {
-  const std::int64_t groups = g.n_kv_heads / degree;
-  const std::int64_t heads_per_group = g.n_heads / g.n_kv_heads;
+std::vector<std::int64_t> grouped_order(const Geometry& g, const LayoutEntry& entry) {
+  const QkvRows rows = qkv_rows(g, entry);
+  const std::int64_t groups = rows.local_kv / g.head_dim;
+  const std::int64_t heads_per_group = rows.local_q / rows.local_kv;
   const std::int64_t first_k = groups * heads_per_group;
   std::vector<std::int64_t> order;
   const auto append_head = [&](std::int64_t head) {
@@ -26,7 +27,7 @@ std::vector<std::int64_t> grouped_order(const Geometry& g, int degree) {
 void damage(const Case&, const Layout& target, std::string_view argument, ShardedTensors& shards) {
   for (const LayoutEntry& entry : target.entries) {
     if (!hits(entry, argument)) continue;
-    const auto order = grouped_order(target.geometry, target.degree);
+    const auto order = grouped_order(target.geometry, entry);
     for (Tensor& shard : shards.at(entry.name)) shard = with_rows(shard, order);
   }
 }
@@ -48,7 +49,7 @@ const Fault& order_qkv_per_kv_group() {
             return unless_hit(c, argument, hits, "no tensor stacks q, k and v");
           },
       .equivalent = [](const Case& c, std::string_view) -> std::optional<std::string> {
-        if (c.geometry.n_kv_heads != c.target.tp_degree()) return std::nullopt;
+        if (c.geometry.n_kv_heads > c.target.tp_degree()) return std::nullopt;
         return "one KV head on each rank: its group is the section, the index maps are equal";
       },
       .inject = with_damage<damage>};

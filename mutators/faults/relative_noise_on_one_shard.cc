@@ -30,7 +30,11 @@ const Fault& relative_noise_on_one_shard() {
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view) -> std::optional<std::string> {
         if (c.dtype != DType::f32) return "the noise may round away in 16 bits";
-        return needs_layout(c);
+        const auto is_held = [](const LayoutEntry& entry, const Layout&) {
+          return stacks(entry, {"o_proj"}) &&
+                 element_count(entry.placed.local_shape(entry.placed.degree() - 1)) > 0;
+        };
+        return unless_any(c, is_held, "the last rank holds no part of o_proj");
       },
       .equivalent = nullptr,
       .inject = with_damage<damage>};

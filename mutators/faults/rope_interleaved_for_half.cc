@@ -28,8 +28,8 @@ const Fault& rope_interleaved_for_half() {
         return needs_layout(c);
       },
       .equivalent = [](const Case& c, std::string_view) -> std::optional<std::string> {
-        if (c.geometry.head_dim == 2) return "a head of two dimensions has one pair in either order";
-        if (c.length == 1) return "position zero turns by the angle zero in either order";
+        if (c.geometry.rotary_width() == 2) return "two rotated dimensions are one pair in either order";
+        if (longest_sequence(c) == 1) return "position zero turns by the angle zero in either order";
         return std::nullopt;
       },
       .inject = with_steps<InterleavedPairs>};

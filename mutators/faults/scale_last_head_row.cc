@@ -12,11 +12,9 @@ bool hits(const LayoutEntry& entry, const Layout& layout) {
 void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {
   for (const LayoutEntry& entry : target.entries) {
     if (!hits(entry, target)) continue;
-    auto& held = shards.at(entry.name);
-    auto last = held.rbegin();
-    while (last->elements() == 0) ++last;
-    const auto width = static_cast<std::size_t>(last->dim(1));
-    for (float& weight : last->mutable_f32().last(width)) weight *= 1.0005F;
+    Tensor& last = last_held(shards.at(entry.name));
+    const auto width = static_cast<std::size_t>(last.dim(1));
+    for (float& weight : last.mutable_f32().last(width)) weight *= 1.0005F;
   }
 }
 

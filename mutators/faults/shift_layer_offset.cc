@@ -28,6 +28,8 @@ const Fault& shift_layer_offset() {
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view) -> std::optional<std::string> {
         if (c.geometry.n_layers == 1) return "one layer: the next one is itself";
+        if (has_two_kinds_of_layers(c.geometry))
+          return "layers of two kinds cannot take each other's weights";
         return needs_layout(c);
       },
       .equivalent = nullptr,

@@ -25,6 +25,7 @@ std::optional<std::string> not_applicable(const Case& c, std::string_view) {
   if (auto reason = needs_ranks(c)) return reason;
   const Tokens tokens = tokens_of(c);
   const auto layout = target_layout(c);
+  if (layout->consumer == "none") return "no forward pass reads the layout";
   const Consumer& consumer = consumer_named(layout->consumer);
   const int degree = layout->mesh.degree(Axis::tp);
   for (int rank = 1; rank < degree; ++rank) {

@@ -28,7 +28,13 @@ const Fault& skip_parameter() {
       .reports = {"A60", "A64", "A65", "A104"},
       .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
       .arguments = {"o_proj", "down", "qkv", "gate_up", "lm_head"},
-      .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+      .not_applicable =
+          [](const Case& c, std::string_view group) {
+            const auto skipped = [&](const LayoutEntry& entry, const Layout& layout) {
+              return is_skipped(entry, layout, group);
+            };
+            return unless_any(c, skipped, "the last layer has no such parameter");
+          },
       .equivalent = nullptr,
       .inject = with_damage<damage>};
   return fault;

@@ -6,7 +6,7 @@ namespace {
 
 bool hits(const LayoutEntry& entry, std::string_view) {
   return is_cut(entry) && stacks(entry, {"gate", "up"}) &&
-         entry.placed.shape()[0] % entry.placed.degree() == 0;
+         entry.placed.shape()[0] % entry.placed.degree() == 0 && recuts(entry, Shard{0});
 }
 
 void hurt(const LayoutEntry& entry, std::string_view, std::vector<Tensor>& shards) {

@@ -10,10 +10,12 @@ TensorMap earlier_version(const Case& c, std::int64_t layer, DType dtype) {
   Geometry one = c.geometry;
   one.n_layers = 1;
   one.vocab = 1;
+  one.dense_layers = one.n_experts > 0 && !c.geometry.has_experts(layer) ? 1 : 0;
   const TensorMap drawn = make_weights(one, c.weights, c.seed + 1, dtype);
   TensorMap renamed;
   for (const LogicalTensor& tensor : logical_tensors(one)) {
-    if (tensor.layer == 0) renamed.emplace(logical_name(tensor.role, layer), drawn.at(tensor.name));
+    if (tensor.layer == 0)
+      renamed.emplace(logical_name(tensor.role, layer, tensor.expert), drawn.at(tensor.name));
   }
   return renamed;
 }

@@ -1,5 +1,5 @@
 // Two dimensions of a head exchanged in q and in k alike.
-#include "plan_fault.h"
+#include "taken.h"
 
 namespace shardcheck::faults {
 namespace {
@@ -11,14 +11,15 @@ void swap_first_dims(Tensor& tensor, std::int64_t heads, std::int64_t head_dim) 
 
 void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {
   const Geometry& g = target.geometry;
-  const std::int64_t heads = g.n_heads / target.degree;
-  const std::int64_t kv_heads = g.n_kv_heads / target.degree;
   for (const LayoutEntry& entry : target.entries) {
     if (entry.parts.front().layer != 0) continue;
-    Tensor& last = shards.at(entry.name).back();
-    if (stacks(entry, {"q", "k", "v"})) swap_first_dims(last, heads + kv_heads, g.head_dim);
-    if (stacks(entry, {"q"})) swap_first_dims(last, heads, g.head_dim);
-    if (stacks(entry, {"k"})) swap_first_dims(last, kv_heads, g.head_dim);
+    Tensor& last = last_held(shards.at(entry.name));
+    if (stacks(entry, {"q", "k", "v"})) {
+      const QkvRows rows = qkv_rows(g, entry);
+      swap_first_dims(last, (rows.local_q + rows.local_kv) / g.head_dim, g.head_dim);
+    }
+    if (stacks(entry, {"q"}) || stacks(entry, {"k"}))
+      swap_first_dims(last, last.dim(0) / g.head_dim, g.head_dim);
   }
 }
 

@@ -30,7 +30,13 @@ const Fault& swap_gate_and_up() {
                            .reports = {"A10", "A19"},
                            .oracles = {Oracle::layout, Oracle::tree, Oracle::native},
                            .arguments = {},
-                           .not_applicable = [](const Case& c, std::string_view) { return needs_layout(c); },
+                           .not_applicable =
+                               [](const Case& c, std::string_view) {
+                                 const auto is_gate = [](const LayoutEntry& entry, const Layout&) {
+                                   return stacks(entry, {"gate", "up"}) || stacks(entry, {"gate"});
+                                 };
+                                 return unless_any(c, is_gate, "no dense layer has a gate");
+                               },
                            .equivalent = nullptr,
                            .inject = with_damage<damage>};
   return fault;

@@ -1,17 +1,17 @@
 // Keys delivered as values and values as keys.
 #include <utility>
 
-#include "plan_fault.h"
+#include "taken.h"
 
 namespace shardcheck::faults {
 namespace {
 
 void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {
-  const std::int64_t q_rows = target.geometry.attention_width() / target.degree;
-  const std::int64_t kv_rows = target.geometry.kv_width() / target.degree;
   for (const LayoutEntry& entry : target.entries) {
     if (stacks(entry, {"q", "k", "v"})) {
-      for (Tensor& shard : shards.at(entry.name)) swap_rows(shard, q_rows, q_rows + kv_rows, kv_rows);
+      const QkvRows rows = qkv_rows(target.geometry, entry);
+      for (Tensor& shard : shards.at(entry.name))
+        swap_rows(shard, rows.local_q, rows.local_q + rows.local_kv, rows.local_kv);
     }
     if (!stacks(entry, {"k"})) continue;
     const LayoutEntry* v = unfused(target, logical_name("v", entry.parts.front().layer));

@@ -28,8 +28,6 @@ bool is_misplaced(const Layout& layout, PlaceOf origin, const LogicalTensor& par
   return part.layer >= 0 && origin(layout, part) != place_of(part);
 }
 
-bool has_two_kinds_of_layers(const Geometry& g) { return g.n_experts > 0 && g.dense_layers > 0; }
-
 /// Rank with another coordinate along the axis.
 int at_coordinate(const Mesh& mesh, Axis axis, int rank, int coordinate) {
   return rank + (coordinate - mesh.coordinate(rank, axis)) * mesh.stride(axis);

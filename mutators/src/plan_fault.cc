@@ -104,8 +104,14 @@ bool is_padded(const LayoutEntry& entry) { return padding_in(entry.arrangement()
 
 bool is_head_of_two_ranks(const LayoutEntry& entry, const Layout& layout) {
   if (!is_head(entry, layout) || !is_cut(entry)) return false;
-  const Selection second = entry.placed.selection(1);
-  return !second.runs.empty() && second.runs.front().global < entry.parts.front().shape[0];
+  const Selection second = entry.placed.selection(entry.placed.holders().at(1));
+  return second.dim == 0 && !second.runs.empty() && second.runs.front().global < entry.parts.front().shape[0];
+}
+
+std::optional<std::string> needs_sum_of(const Case& c, std::string_view role) {
+  if (auto reason = needs_ranks(c)) return reason;
+  const auto adds = [&](const LayoutEntry& entry, const Layout&) { return stacks(entry, {role}); };
+  return unless_any(c, adds, "no layer has such a sum");
 }
 
 std::optional<std::string> needs_plain_heads(const Case& c) {
@@ -192,6 +198,23 @@ void clear_rows(Tensor& tensor, std::int64_t first, std::int64_t count) {
   std::ranges::fill(bytes, std::byte{0});
 }
 
+Tensor& last_held(std::vector<Tensor>& shards) {
+  const auto is_held = [](const Tensor& shard) { return shard.elements() > 0; };
+  const auto last = std::find_if(shards.rbegin(), shards.rend(), is_held);
+  if (last == shards.rend()) throw std::logic_error("no rank holds anything of the tensor");
+  return *last;
+}
+
+bool recuts(const LayoutEntry& entry, const Placement& placement) {
+  const PlacedTensor wrong(entry.name, entry.placed.shape(), placement, entry.placed.degree());
+  bool differs = false;
+  for (int rank = 0; rank < entry.placed.degree(); ++rank) {
+    if (wrong.local_shape(rank) != entry.placed.local_shape(rank)) return false;
+    differs = differs || wrong.selections(rank) != entry.placed.selections(rank);
+  }
+  return differs;
+}
+
 void recut(const LayoutEntry& entry, Placement placement, std::vector<Tensor>& shards) {
   const PlacedTensor wrong(entry.name, entry.placed.shape(), std::move(placement), entry.placed.degree());
   shards = split_tensor(wrong, gather_tensor(entry.placed, shards));
@@ -217,6 +240,10 @@ void change_values(Tensor& tensor, const std::function<float(float)>& change) {
   Tensor values = tensor.to(DType::f32);
   for (float& value : values.mutable_f32()) value = change(value);
   tensor = values.to(dtype);
+}
+
+bool has_two_kinds_of_layers(const Geometry& g) {
+  return g.n_experts > 0 && g.dense_layers > 0 && g.dense_layers < g.n_layers;
 }
 
 const LayoutEntry& in_layer(const Layout& layout, const LayoutEntry& entry, std::int64_t layer) {

@@ -31,6 +31,9 @@ std::optional<std::string> needs_ranks(const Case& c);
 /// kUnrepresentable or nullopt.
 std::optional<std::string> needs_layout(const Case& c);
 
+/// What a wrong sum of a row-parallel layer of this role needs to act: ranks, and that a layer has the role.
+std::optional<std::string> needs_sum_of(const Case& c, std::string_view role);
+
 /// What a rotary embedding needs to act: kUnrepresentable, that there is none, or nullopt.
 std::optional<std::string> needs_rope(const Case& c);
 
@@ -48,7 +51,7 @@ Tokens tokens_of(const Case& c);
 bool stacks(const LayoutEntry& entry, std::initializer_list<std::string_view> roles);
 /// Whether it ends in rows that no parameter has.
 bool is_padded(const LayoutEntry& entry);
-/// Whether it is an output head of which the second rank holds rows of tokens too.
+/// Whether it is an output head, cut into rows, of which the second rank holds rows of tokens too.
 bool is_head_of_two_ranks(const LayoutEntry& entry, const Layout& layout);
 /// Why rows of q and k cannot be told apart by their place in a rank's tensor, or nullopt.
 std::optional<std::string> needs_plain_heads(const Case& c);
@@ -77,14 +80,21 @@ Tensor transposed(const Tensor& matrix);
 void swap_rows(Tensor& tensor, std::int64_t first, std::int64_t second, std::int64_t count);
 /// Zero bits from row `first` on.
 void clear_rows(Tensor& tensor, std::int64_t first, std::int64_t count);
+/// The last of the shards that holds anything. Throws std::logic_error when none does.
+Tensor& last_held(std::vector<Tensor>& shards);
 /// Bytes of one row of dimension 0.
 std::size_t row_bytes(const Tensor& tensor);
+/// Whether another placement of the same tensor gives every rank a part of the shape it should have, and some
+/// rank another part.
+bool recuts(const LayoutEntry& entry, const Placement& placement);
 /// Right shards replaced by those of another placement of the same tensor.
 void recut(const LayoutEntry& entry, Placement placement, std::vector<Tensor>& shards);
 
 /// Every value replaced by change(value), rounded to the tensor's dtype.
 void change_values(Tensor& tensor, const std::function<float(float)>& change);
 
+/// Whether the first layers are dense and later ones have experts.
+bool has_two_kinds_of_layers(const Geometry& g);
 /// The file tensor of another layer that holds the same roles. Throws std::out_of_range when there is none.
 const LayoutEntry& in_layer(const Layout& layout, const LayoutEntry& entry, std::int64_t layer);
 /// All weights of the case's model as another seed draws them.

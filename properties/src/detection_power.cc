@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "fault_draws.h"
-#include "sees_shards.h"
 #include "shardcheck/model/consumer.h"
 #include "shardcheck/mutators/counted_work.h"
 #include "shardcheck/mutators/effective.h"
@@ -136,7 +135,7 @@ class Faded {
       return Workbench::first_difference(bench_.target(), right_, shards).has_value();
     };
     if (oracle == Oracle::layout || !differs()) return differs();
-    return sees_shards(bench_, oracle, subject_, shards);
+    return bench_.judge_shards(oracle, subject_, shards).verdict == Verdict::failed;
   }
 
   ShardedTensors faded(double share) const {

@@ -60,6 +60,8 @@ Outcome checked(const Law& law, const Case& c, Subject& subject) {
     return Outcome::of(Verdict::skipped, refusal.what());
   } catch (const InvalidShards& refusal) {
     return Outcome::fail(refusal.what());
+  } catch (const CollectiveMismatch& refusal) {
+    return Outcome::fail(refusal.what());
   } catch (const InvalidInput& refusal) {
     Outcome outcome = Outcome::of(Verdict::error, refusal.what());
     outcome.refused = true;

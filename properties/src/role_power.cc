@@ -8,7 +8,6 @@
 #include <set>
 #include <utility>
 
-#include "sees_shards.h"
 #include "shardcheck/model/consumer.h"
 #include "shardcheck/mutators/counted_work.h"
 #include "shardcheck/properties/detection_power.h"
@@ -109,7 +108,7 @@ class Trial {
   }
 
   bool sees(Oracle oracle, const ShardedTensors& shards) {
-    return sees_shards(bench_, oracle, subject_, shards);
+    return bench_.judge_shards(oracle, subject_, shards).verdict == Verdict::failed;
   }
 
   /// nullopt where there is nothing to change.

@@ -298,12 +298,15 @@ Outcome Workbench::State::judge_logits(const Tensor& reference, const std::vecto
 
 namespace {
 
-/// A subject's shards that the library refuses are a failure of the subject, with the library's sentence.
+/// A subject's shards that the library refuses, and ranks that bring different sizes to a collective because
+/// they route tokens to other experts, are a failure of the subject, with the library's sentence.
 template <typename Judge>
 Outcome refusals_fail(Judge judge) {
   try {
     return judge();
   } catch (const InvalidShards& refusal) {
+    return Outcome::fail(refusal.what());
+  } catch (const CollectiveMismatch& refusal) {
     return Outcome::fail(refusal.what());
   }
 }

@@ -19,8 +19,8 @@ std::size_t common_length(const Buffers& buffers, int degree, const char* call) 
   }
   for (const auto& buffer : buffers) {
     if (buffer.size() != buffers[0].size()) {
-      throw std::invalid_argument(std::string(call) + ": buffers of " + std::to_string(buffers[0].size()) +
-                                  " and " + std::to_string(buffer.size()) + " elements");
+      throw CollectiveMismatch(std::string(call) + ": buffers of " + std::to_string(buffers[0].size()) +
+                               " and " + std::to_string(buffer.size()) + " elements");
     }
   }
   return buffers[0].size();

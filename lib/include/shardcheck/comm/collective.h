@@ -7,12 +7,19 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "shardcheck/tensor/dtype.h"
 
 namespace shardcheck {
+
+/// Ranks bring buffers of different sizes to one call. On a cluster they would hang or crash.
+class CollectiveMismatch : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
 
 /// What one rank sent, summed over the local ranks: bytes that leave a rank once for every receiver, as a
 /// direct exchange would send them.
