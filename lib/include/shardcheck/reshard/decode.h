@@ -54,9 +54,9 @@ std::unique_ptr<ShardDecoder> make_fingerprint_decoder(const Layout& layout);
 
 /// Of any weights: lines along the dimension that ranks cut (the first, where none is), compared by their
 /// XXH3 hash with the lines of every file tensor of `source`. Of equal lines the one that continues what came
-/// before is taken, else the one that continues longest, else the expected one. Lines of zero bits are
-/// `zero`, whatever the source has. Layout and source must outlive the decoder. Throws InvalidInput when the
-/// source lacks a logical tensor.
+/// before is taken, else the one that continues longest, else the expected one. Lines of zero bits are `zero`
+/// unless the source has zeros in their place, or beside what is found beside them. Layout and source must
+/// outlive the decoder. Throws InvalidInput when the source lacks a logical tensor.
 std::unique_ptr<ShardDecoder> make_line_matcher(const Layout& layout, const TensorMap& source);
 
 /// The same layout with every file tensor whole on one rank.
