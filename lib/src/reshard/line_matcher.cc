@@ -67,24 +67,21 @@ class LineMatcher final : public ShardDecoder {
     require_decodable(own, rank, shard, source_.at(own.parts.front().name).dtype());
     if (shard.elements() == 0) return {};
     const auto cut = cut_of(own, rank);
-    if (!cut) return {{whole(shard.shape(), OriginBox::Kind::unknown)}, 0};
+    if (!cut) return {.boxes = {box_of(shard.shape(), OriginBox::Kind::unknown)}};
     LineCut local = *cut;
     local.begin.assign(local.begin.size(), 0);
     local.size[cut->dim] = shard.shape()[cut->dim];
     const std::vector<LineHash> lines = hash_lines(own.name, shard, local);
     LineResolver resolver(index_of(own, *cut), lines, expected_lines(entry, rank, cut->dim, lines.size()));
     const auto origins = resolver.resolve();
-    return {boxes_of(entry, shard.shape(), *cut, lines, origins), resolver.ambiguous()};
+    DecodedShard decoded = boxes_of(entry, shard.shape(), *cut, lines, origins);
+    decoded.ambiguous_lines = resolver.ambiguous();
+    return decoded;
   }
+
+  Tensor whole(std::int64_t entry) override { return full(entry); }
 
  private:
-  static OriginBox whole(const Shape& shape, OriginBox::Kind kind) {
-    OriginBox box;
-    box.kind = kind;
-    std::ranges::copy(shape, box.size.begin());
-    return box;
-  }
-
   /// Lines along the first dimension that ranks cut; nullopt where another one is cut into several ranges.
   static std::optional<LineCut> cut_of(const LayoutEntry& entry, int rank) {
     const Shape& shape = entry.placed.shape();
@@ -148,16 +145,16 @@ class LineMatcher final : public ShardDecoder {
     return a == b;
   }
 
-  std::vector<OriginBox> boxes_of(std::int64_t own, const Shape& shape, const LineCut& cut,
-                                  const std::vector<LineHash>& lines,
-                                  const std::vector<std::optional<Line>>& origins) const {
+  DecodedShard boxes_of(std::int64_t own, const Shape& shape, const LineCut& cut,
+                        const std::vector<LineHash>& lines,
+                        const std::vector<std::optional<Line>>& origins) const {
     SliceStack stack(cut.dim);
     for (std::size_t i = 0; i < lines.size(); ++i) {
-      OriginBox box = whole(shape, lines[i].zero ? OriginBox::Kind::zero : OriginBox::Kind::unknown);
+      OriginBox box = box_of(shape, lines[i].zero ? OriginBox::Kind::zero : OriginBox::Kind::unknown);
       box.size[cut.dim] = 1;
       box.local[cut.dim] = static_cast<std::int64_t>(i);
       if (origins[i]) place(box, own, cut, *origins[i]);
-      stack.add({box});
+      stack.add({.boxes = {box}});
     }
     return stack.take();
   }

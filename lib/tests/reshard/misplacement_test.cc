@@ -100,6 +100,78 @@ TEST(Misplacement, ZerosInABiasAreElementsOfIt) {
   EXPECT_NE(reversed.symptom, Symptom::never_written) << sentence_of(model.layout, reversed);
 }
 
+/// What `rank` holds of the output bias of layer 1 of fingerprints after `change`, as a sentence.
+template <typename Change>
+std::string addend_sentence(const std::string& name, int rank, Change change) {
+  const Layout layout = meshes::layout(name, meshes::llama());
+  const TensorMap weights = make_weights(layout.geometry, WeightStyle::fingerprint, 0, DType::f32);
+  const ShardedTensors right = split(weights, layout);
+  const std::string tensor = "layers.1.o_bias";
+  Tensor shard = right.at(tensor)[static_cast<std::size_t>(rank)];
+  change(shard, weights.at(tensor), right);
+  const auto entry = std::ranges::find(layout.entries, tensor, &LayoutEntry::name) - layout.entries.begin();
+  const auto decoder = make_fingerprint_decoder(layout);
+  const Misplacement m = describe_shard(layout, entry, rank, right, shard, *decoder);
+  if (!shard.same_bytes(weights.at(tensor))) {  // a share is no element of any tensor
+    EXPECT_EQ(m.found.elements(OriginBox::Kind::element), 0);
+  }
+  EXPECT_EQ(origin_map(layout, {&m}), "");
+  return sentence_of(layout, m);
+}
+
+TEST(Misplacement, AddendsAreDescribedByValue) {
+  const auto whole = [](Tensor& shard, const Tensor& bias, const ShardedTensors&) { shard = bias; };
+  const auto zeros = [](Tensor& shard, const Tensor& bias, const ShardedTensors&) {
+    shard = Tensor::zeros(DType::f32, bias.shape());
+  };
+  const auto halved = [](Tensor& shard, const Tensor&, const ShardedTensors&) {
+    for (float& value : shard.mutable_f32()) value /= 2.0F;
+  };
+  const auto other_layer = [](Tensor& shard, const Tensor&, const ShardedTensors& right) {
+    shard = right.at("layers.2.o_bias")[0];
+  };
+  const auto exchanged = [](Tensor& shard, const Tensor&, const ShardedTensors&) {
+    auto values = shard.mutable_f32();
+    std::swap(values[1], values[8]);
+  };
+  const auto one_changed = [](Tensor& shard, const Tensor&, const ShardedTensors&) {
+    shard.mutable_f32()[3] = 1.5F;
+  };
+  EXPECT_EQ(
+      addend_sentence("seed-bias-divided:tp2", 1, whole),
+      "rank 1 of layers.1.o_bias holds the whole tensor; expected 1/2 of the tensor: the sum over ranks "
+      "has more of it than it should");
+  EXPECT_EQ(
+      addend_sentence("seed-bias-divided:tp2", 0, halved),
+      "rank 0 of layers.1.o_bias holds 1/4 of the tensor; expected 1/2 of the tensor: the sum over ranks "
+      "has less of it than it should");
+  EXPECT_EQ(
+      addend_sentence("seed-bias-on-first-rank:tp2", 1, whole),
+      "rank 1 of layers.1.o_bias holds the whole tensor; expected zeros: the sum over ranks has more of "
+      "it than it should");
+  EXPECT_EQ(addend_sentence("seed-bias-on-first-rank:tp2", 0, zeros),
+            "rank 0 of layers.1.o_bias holds zeros; expected the whole tensor: it was never written");
+  EXPECT_EQ(addend_sentence("seed-bias-divided:tp2", 0, other_layer),
+            "rank 0 of layers.1.o_bias holds what it should hold of layers.2.o_bias; expected 1/2 of the "
+            "tensor: the shard of layers.2.o_bias");
+  EXPECT_THAT(addend_sentence("seed-bias-divided:tp2", 0, exchanged), HasSubstr("in another order"));
+  EXPECT_THAT(addend_sentence("seed-bias-divided:tp2", 0, one_changed), HasSubstr("1 of 10 values changed"));
+  EXPECT_THAT(addend_sentence("seed-bias-on-first-rank:tp2", 0, one_changed),
+              HasSubstr("1 of 10 values changed"));
+}
+
+TEST(Misplacement, TheWholeAddendInAnotherOrderIsToldElementByElement) {
+  const Layout layout = meshes::layout("seed-bias-on-first-rank:tp2", meshes::llama());
+  const TensorMap weights = make_weights(layout.geometry, WeightStyle::fingerprint, 0, DType::f32);
+  const ShardedTensors right = split(weights, layout);
+  const auto entry =
+      std::ranges::find(layout.entries, "layers.0.o_bias", &LayoutEntry::name) - layout.entries.begin();
+  Tensor shard = right.at("layers.0.o_bias")[0];
+  std::ranges::reverse(shard.mutable_f32());
+  const auto decoder = make_fingerprint_decoder(layout);
+  EXPECT_EQ(describe_shard(layout, entry, 0, right, shard, *decoder).symptom, Symptom::reversed);
+}
+
 // Of norms that are all ones, every element of the model is equal.
 TEST(LineIndex, FindsEqualLinesWithoutCopyingThem) {
   LineIndex index;
