@@ -33,6 +33,18 @@ void require_fingerprints(const Layout& layout, const ShardedTensors& shards, co
                   to_string(layout.geometry), unknown, all));
 }
 
+/// A shifted fingerprint is no number any more: of small ones nothing is left but the shift.
+void require_unshifted(const Layout& layout) {
+  for (const LayoutEntry& entry : layout.entries) {
+    if (entry.arrangement().shift == 0) continue;
+    throw InvalidInput(
+        fmt::format("{}: {} holds every value {:+}, and a fingerprint does not survive arithmetic; allowed: "
+                    "the checkpoint that the shards were made of (--source=DIR), or a layout that stores no "
+                    "values shifted",
+                    to_string(layout.name), entry.name, entry.arrangement().shift));
+  }
+}
+
 }  // namespace
 
 std::string KnownCause::text() const {
@@ -44,6 +56,7 @@ std::string KnownCause::text() const {
 Explanation explain_shards(const Layout& layout, const ShardedTensors& shards, const TensorMap* source,
                            const ExplainOptions& options) {
   require_shards_of(layout, shards);
+  if (source == nullptr) require_unshifted(layout);
   const DType dtype = dtype_of(shards);
   const TensorMap fingerprints =
       source == nullptr ? make_weights(layout.geometry, WeightStyle::fingerprint, 0, dtype) : TensorMap();
