@@ -34,11 +34,12 @@ std::string text_of(int divisor) {
 
 class Addends {
  public:
-  Addends(const LayoutEntry& entry, Tensor whole) : entry_(entry), whole_(std::move(whole)) {}
+  Addends(const LayoutEntry& entry, Tensor whole, Tensor sum)
+      : entry_(entry), whole_(std::move(whole)), sum_(std::move(sum)) {}
 
   Divisor divisor_of(const Tensor& shard) const {
     if (is_zero(shard)) return 0;
-    if (shard.same_bytes(whole_)) return 1;
+    if (shard.same_bytes(whole_) || shard.same_bytes(sum_)) return 1;
     if (!is_forward_dtype(whole_.dtype()) && whole_.dtype() != DType::f64) return std::nullopt;
     const int degree = entry_.placed.degree();
     const Tensor share = divided(whole_, degree);
@@ -60,6 +61,7 @@ class Addends {
 
   const LayoutEntry& entry_;
   Tensor whole_;
+  Tensor sum_;  // of the right addends, which are rounded
 };
 
 /// Another tensor of which the rank should hold these very bytes.
@@ -93,18 +95,17 @@ void compare(Misplacement& result, int found, int wanted) {
        fmt::format("the sum over ranks has {} of it than it should", more ? "more" : "less"));
 }
 
-void fill_box(std::int64_t entry, const Tensor& shard, Divisor divisor, DecodedShard& found) {
+DecodedShard decoded(std::int64_t entry, const Tensor& shard, const Tensor& whole) {
   using Kind = OriginBox::Kind;
-  OriginBox box = box_of(shard.shape(), divisor == 0   ? Kind::zero
-                                        : divisor == 1 ? Kind::element
-                                                       : Kind::unknown);
-  if (divisor == 1) {
+  const Kind kind = is_zero(shard) ? Kind::zero : shard.same_bytes(whole) ? Kind::element : Kind::unknown;
+  OriginBox box = box_of(shard.shape(), kind);
+  if (box.kind == Kind::element) {
     box.entry = entry;
     for (std::size_t d = 0; d < shard.shape().size(); ++d) {
       if (box.size[d] > 1) box.step[d] = static_cast<std::int8_t>(d + 1);
     }
   }
-  found.boxes = {box};
+  return {.boxes = {box}};
 }
 
 }  // namespace
@@ -115,13 +116,14 @@ bool describe_addend(const Layout& layout, const ShardedTensors& right, const Te
   const Tensor& expected = right.at(own.name)[at(result.rank)];
   require_decodable(own, result.rank, shard, expected.dtype());
   if (shard.elements() == 0) return false;
-  const Addends addends(own, decoder.whole(result.entry));
+  const Tensor whole = decoder.whole(result.entry);
+  const Addends addends(own, whole, gather_tensor(own.placed, right.at(own.name)));
   const Divisor found = addends.divisor_of(shard);
   const int wanted = addends.divisor_of(expected).value_or(own.placed.degree());
   const bool reordered = sorted_bits(shard) == sorted_bits(expected);
   if (reordered && wanted == 1) return false;
   result.expected = text_of(wanted);
-  fill_box(result.entry, shard, found, result.found);
+  result.found = decoded(result.entry, shard, whole);
   if (const LayoutEntry* owner = owner_of(layout, own, right, shard, result.rank)) {
     look(result, Symptom::other_tensor, "what it should hold of " + owner->name,
          "the shard of " + owner->name);
