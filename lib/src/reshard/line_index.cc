@@ -16,7 +16,9 @@ void LineIndex::add(std::int64_t entry, std::vector<LineHash> lines) {
 void LineIndex::sort() { std::ranges::sort(sorted_); }
 
 LineIndex::Equals LineIndex::find(std::uint64_t hash) const {
-  return {std::ranges::equal_range(sorted_, hash, {}, &Hashed::first)};
+  const auto first = std::ranges::lower_bound(sorted_, hash, {}, &Hashed::first);
+  const auto last = std::ranges::upper_bound(sorted_, hash, {}, &Hashed::first);
+  return {first, last};
 }
 
 bool LineIndex::contains(Equals equals, const Line& line) {
