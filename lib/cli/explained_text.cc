@@ -130,7 +130,8 @@ ordered_json misplacement_json(const Layout& layout, const Misplacement& m) {
           {"sentence", sentence_of(layout, m)},
           {"ambiguous_lines", m.found.ambiguous_lines},
           {"boxes", std::move(boxes)},
-          {"boxes_left_out", m.found.boxes.size() - shown}};
+          {"boxes_left_out",
+           m.found.boxes_left_out + std::ssize(m.found.boxes) - static_cast<std::int64_t>(shown)}};
 }
 
 ordered_json cause_json(const KnownCause& cause) {

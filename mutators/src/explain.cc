@@ -7,11 +7,7 @@
 namespace shardcheck {
 namespace {
 
-std::int64_t elements_of(const OriginBox& box) {
-  std::int64_t elements = 1;
-  for (const std::int64_t extent : box.size) elements *= extent;
-  return elements;
-}
+constexpr std::size_t kMostBoxesKept = 1000;  // of one shard, once it is described
 
 DType dtype_of(const ShardedTensors& shards) {
   for (const auto& [name, ranks] : shards) {
@@ -28,16 +24,25 @@ void require_fingerprints(const Layout& layout, const ShardedTensors& shards, co
   for (const auto& [name, ranks] : shards) {
     for (const Tensor& shard : ranks) all += shard.elements();
   }
-  for (const Misplacement& one : found.misplaced) {
-    for (const OriginBox& box : one.found.boxes)
-      unknown += box.kind == OriginBox::Kind::unknown ? elements_of(box) : 0;
-  }
+  for (const Misplacement& one : found.misplaced) unknown += one.found.elements(OriginBox::Kind::unknown);
   if (2 * unknown <= all) return;
   throw InvalidInput(
       fmt::format("the shards hold no fingerprints of {}: {} of {} elements are none; allowed: a source "
                   "checkpoint to compare "
                   "them with, or shards of a fingerprint checkpoint",
                   to_string(layout.geometry), unknown, all));
+}
+
+/// A shifted fingerprint is no number any more: of small ones nothing is left but the shift.
+void require_unshifted(const Layout& layout) {
+  for (const LayoutEntry& entry : layout.entries) {
+    if (entry.arrangement().shift == 0) continue;
+    throw InvalidInput(
+        fmt::format("{}: {} holds every value {:+}, and a fingerprint does not survive arithmetic; allowed: "
+                    "the checkpoint that the shards were made of (--source=DIR), or a layout that stores no "
+                    "values shifted",
+                    to_string(layout.name), entry.name, entry.arrangement().shift));
+  }
 }
 
 }  // namespace
@@ -51,6 +56,7 @@ std::string KnownCause::text() const {
 Explanation explain_shards(const Layout& layout, const ShardedTensors& shards, const TensorMap* source,
                            const ExplainOptions& options) {
   require_shards_of(layout, shards);
+  if (source == nullptr) require_unshifted(layout);
   const DType dtype = dtype_of(shards);
   const TensorMap fingerprints =
       source == nullptr ? make_weights(layout.geometry, WeightStyle::fingerprint, 0, dtype) : TensorMap();
@@ -65,6 +71,7 @@ Explanation explain_shards(const Layout& layout, const ShardedTensors& shards, c
     const std::string& name = layout.entries[static_cast<std::size_t>(place.entry)].name;
     const Tensor& shard = shards.at(name)[static_cast<std::size_t>(place.rank)];
     result.misplaced.push_back(describe_shard(layout, place.entry, place.rank, right, shard, *decoder));
+    result.misplaced.back().found.keep(kMostBoxesKept);
   }
   if (source == nullptr) require_fingerprints(layout, shards, result);
   if (!differing.empty()) search_causes({layout, right, shards, differing, weights, dtype}, options, result);

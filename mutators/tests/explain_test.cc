@@ -72,7 +72,8 @@ std::int64_t flat_in(const OriginBox::Index& shape, const OriginBox::Index& at) 
   return flat;
 }
 
-/// Elements of the shard that are not what the boxes say, or that no box or several boxes speak of.
+/// Elements of the shard that are not what the boxes say, or that no box or several boxes speak of, those
+/// left out apart.
 std::int64_t wrong_elements(const Layout& layout, const TensorMap& weights, const Misplacement& m,
                             const Tensor& shard) {
   const auto local_shape = shape_index(shard.shape());
@@ -101,6 +102,7 @@ std::int64_t wrong_elements(const Layout& layout, const TensorMap& weights, cons
       if (box.kind == OriginBox::Kind::zero) wrong += shard.bits(at) != 0 ? 1 : 0;
     }
   }
+  for (const std::int64_t left_out : m.found.elements_left_out) wrong -= left_out;
   return wrong + std::ranges::count_if(told, [](int times) { return times != 1; });
 }
 
@@ -285,6 +287,61 @@ TEST(Explain, RefusesWeightsThatAreNoFingerprints) {
       EXPECT_THAT(error.what(), HasSubstr("the shards hold no fingerprints of d_model=48"));
     }
   }
+}
+
+// Minus one is all that a shift leaves of a small fingerprint, whichever element it was of.
+TEST(Explain, RefusesFingerprintsWhereALayoutStoresValuesShifted) {
+  const Layout layout = LayoutTable::built_in("megatron-llama-zero-centered").instantiate(small_toy(), 2);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const TensorMap weights = make_weights(layout.geometry, WeightStyle::fingerprint, 0, dtype);
+    try {
+      explain_shards(layout, split(weights, layout), nullptr);
+      ADD_FAILURE() << "accepted";
+    } catch (const InvalidInput& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("holds every value -1"), HasSubstr("--source=DIR")));
+    }
+  }
+  const TensorMap weights = make_weights(layout.geometry, WeightStyle::powered, 3, DType::f32);
+  const auto delivery = delivery_of(parse_fault("rotate_norm_by_rank"), layout, weights);
+  const Explanation explanation = explain_shards(layout, delivery.value().faulty, &weights);
+  EXPECT_THAT(texts(explanation.causes), testing::Contains("rotate_norm_by_rank"));
+  EXPECT_EQ(explanation.misplaced.at(0).symptom, Symptom::rolled);
+}
+
+TEST(Explain, DescribesAddendsByTheirValue) {
+  Geometry geometry = small_toy();
+  geometry.o_bias = true;
+  const auto told = [&](const std::string& table, const std::string& fault) {
+    return sentence(fault, LayoutTable::built_in(table).instantiate(geometry, 2), 0);
+  };
+  EXPECT_EQ(
+      told("seed-bias-divided", "row_bias_not_divided:equal_share"),
+      "rank 0 of layers.0.o_bias holds the whole tensor; expected 1/2 of the tensor: the sum over ranks "
+      "has more of it than it should");
+  EXPECT_EQ(
+      told("seed-bias-divided", "bias_divided_twice:share"),
+      "rank 0 of layers.0.o_bias holds 1/4 of the tensor; expected 1/2 of the tensor: the sum over ranks "
+      "has less of it than it should");
+  EXPECT_EQ(
+      told("seed-bias-on-first-rank", "row_bias_not_divided:first_rank"),
+      "rank 1 of layers.0.o_bias holds the whole tensor; expected zeros: the sum over ranks has more of "
+      "it than it should");
+}
+
+TEST(Explain, KeepsSoManyBoxesOfEveryShard) {
+  const Layout layout = LayoutTable::built_in("seed").instantiate(small_toy(), 2);
+  const TensorMap weights = make_weights(layout.geometry, WeightStyle::fingerprint, 0, DType::f32);
+  ShardedTensors shards = split(weights, layout);
+  Tensor& shard = shards.at("embed")[0];
+  const Tensor right = shard;
+  for (std::int64_t i = 0; i < right.elements(); ++i)
+    shard.set_bits(i, right.bits(i * 12345 % right.elements()));
+  const Explanation explanation = explain_shards(layout, shards, nullptr);
+  ASSERT_THAT(explanation.misplaced, SizeIs(1));
+  const DecodedShard& found = explanation.misplaced[0].found;
+  EXPECT_LE(found.boxes.size(), 1000U);
+  EXPECT_GT(found.boxes_left_out, 1000);
+  EXPECT_EQ(found.elements(OriginBox::Kind::element), shard.elements());
 }
 
 // Sixteen bits number no model: their fingerprints are found again by lines.

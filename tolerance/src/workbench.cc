@@ -106,13 +106,26 @@ struct Workbench::State {
     return d;
   }
 
+  /// A source of computed values rounds, and so may the shards that come from it.
+  ShardedTensors right_shards(const TensorMap& full) const {
+    if (!holds_computed_values(source)) return split(full, target);
+    Subject ours;
+    return ours.reshard(ours.split(full, source), source, target);
+  }
+
+  /// Whether fingerprints number every element of the moved model: not those of 16 bits, nor values that are
+  /// computed on the way.
+  bool fingerprints_tell_all() const {
+    return value.dtype == DType::f32 && !holds_computed_values(source) && !holds_computed_values(target);
+  }
+
   const ShardedTensors& expected_fingerprints(const TensorMap& full) {
-    if (!right_fingerprints) right_fingerprints = split(full, target);
+    if (!right_fingerprints) right_fingerprints = right_shards(full);
     return *right_fingerprints;
   }
 
   const ShardedTensors& expected_weights() {
-    if (!right_weights) right_weights = split(weights, target);
+    if (!right_weights) right_weights = right_shards(weights);
     return *right_weights;
   }
 
@@ -321,8 +334,7 @@ Outcome Workbench::judge(Oracle oracle, Subject& subject) {
     const Outcome outcome = state_->judge_bytes(state_->expected_fingerprints(full), shards, true);
     if (outcome.verdict == Verdict::failed && outcome.difference->worst_index >= 0)
       return state_->changed_in_place(outcome, shards, moved(subject, state_->weights));
-    // Fingerprints are f32; a 16-bit model is also held against its own bytes.
-    if (outcome.verdict != Verdict::passed || state_->value.dtype == DType::f32) return outcome;
+    if (outcome.verdict != Verdict::passed || state_->fingerprints_tell_all()) return outcome;
     return judge_shards(oracle, subject, moved(subject, state_->weights));
   });
 }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -182,6 +183,147 @@ TEST(LayoutOracle, AScaledValueChangedInPlaceThoughItsFingerprintDecodes) {
   Changed subject([](ShardedTensors& shards) { shards.at("final_norm").at(0).mutable_f32()[3] *= 1.5F; });
   EXPECT_THAT(bench.judge(Oracle::layout, subject).message,
               HasSubstr("1 of 24 values of rank 0 of 2 changed"));
+}
+
+/// Small models of every family that a built-in table is for.
+std::vector<Geometry> geometries_of_every_family() {
+  Geometry llama = small_case("seed", "seed").geometry;
+  llama.d_model = 32, llama.vocab = 8;
+  llama.qkv_bias = llama.o_bias = llama.qk_norm = true;
+  Geometry experts = llama;
+  experts.n_experts = 4, experts.expert_ffn = 16, experts.shared_ffn = 8;
+  Geometry bare_experts = experts;
+  bare_experts.shared_ffn = 0, bare_experts.qkv_bias = bare_experts.o_bias = bare_experts.qk_norm = false;
+  Geometry latent = experts;
+  latent.qkv_bias = latent.o_bias = latent.qk_norm = false;
+  latent.n_kv_heads = latent.n_heads;
+  latent.q_lora = 6, latent.kv_lora = 5, latent.nope_dim = 4, latent.rope_dim = 2, latent.v_dim = 3;
+  Geometry gpt2 = llama;
+  gpt2.n_kv_heads = gpt2.n_heads;
+  gpt2.norm = Norm::layer;
+  gpt2.gated = gpt2.qk_norm = false;
+  gpt2.mlp_bias = true;
+  Geometry gpt2_tied = gpt2;
+  gpt2_tied.tied = true;
+  gpt2_tied.positions = 16;
+  return {llama, experts, bare_experts, latent, gpt2, gpt2_tied};
+}
+
+/// Every model that the table can hold, on two ranks.
+std::vector<Case> cases_of(const std::string& table) {
+  std::vector<Case> cases;
+  for (const Geometry& geometry : geometries_of_every_family()) {
+    Case c = small_case("seed", "seed:tp2");
+    c.geometry = geometry;
+    c.weights = WeightStyle::powered;
+    c.source.table = c.target.table = table;
+    try {
+      make_layout(c.target, c.geometry);
+      cases.push_back(c);
+    } catch (const InvalidInput&) {  // of another family
+    } catch (const UnsupportedLayout&) {
+    }
+  }
+  return cases;
+}
+
+/// The float next to one, away from zero.
+void nudge(Tensor& tensor, std::int64_t index) { tensor.set_bits(index, tensor.bits(index) + 1); }
+
+// Delivered shards: one element of any of them, by one unit in the last place.
+TEST(LayoutOracle, SeesOneUlpInAnyParameterOfAnyTable) {
+  for (const std::string& table : LayoutTable::built_in_names()) {
+    const std::vector<Case> cases = cases_of(table);
+    EXPECT_FALSE(cases.empty()) << table;
+    for (const Case& c : cases) {
+      SCOPED_TRACE(print_case(c));
+      Workbench bench(c);
+      Subject right;
+      ASSERT_EQ(bench.judge(Oracle::layout, right).verdict, Verdict::passed);
+      for (const LayoutEntry& entry : bench.target().entries) {
+        Changed subject([&](ShardedTensors& shards) { nudge(shards.at(entry.name)[1], 0); });
+        const Outcome outcome = bench.judge(Oracle::layout, subject);
+        ASSERT_EQ(outcome.verdict, Verdict::failed) << entry.name;
+        EXPECT_EQ(outcome.difference->parameter, entry.name);
+      }
+    }
+  }
+}
+
+/// Ours, of weights with one element changed.
+class ChangedWeights final : public Subject {
+ public:
+  explicit ChangedWeights(std::string tensor, std::int64_t index)
+      : tensor_(std::move(tensor)), index_(index) {}
+  ShardedTensors split(const TensorMap& full, const Layout& layout) override {
+    return Subject::split(changed(full), layout);
+  }
+  TensorMap changed(TensorMap full) const {
+    nudge(full.at(tensor_), index_);
+    return full;
+  }
+
+ private:
+  std::string tensor_;
+  std::int64_t index_;
+};
+
+// Weights before they are split: wherever the change outlives the arithmetic of the layout.
+TEST(LayoutOracle, SeesOneUlpOfAnyWeightThroughShiftsAndShares) {
+  for (const char* table : {"megatron-llama-zero-centered", "seed-bias-divided", "seed-bias-on-first-rank"}) {
+    for (const char* axes : {":tp2", ":tp4"}) {
+      Case c = small_case("seed", (table + std::string(axes)).c_str());
+      c.geometry.o_bias = true;
+      c.weights = WeightStyle::powered;
+      Workbench bench(c);
+      const ShardedTensors right = split(bench.weights(), bench.target());
+      for (const auto& [name, tensor] : bench.weights()) {
+        std::int64_t told = 0;
+        for (const std::int64_t index : {0, 1, 2, 3, 4, 5}) {
+          ChangedWeights subject(name, index);
+          const ShardedTensors other = split(subject.changed(bench.weights()), bench.target());
+          if (!Workbench::first_difference(bench.target(), right, other)) continue;
+          ++told;
+          EXPECT_EQ(bench.judge(Oracle::layout, subject).verdict, Verdict::failed)
+              << table << axes << " " << name << " " << index;
+        }
+        EXPECT_GE(told, 2) << table << " " << name;
+      }
+    }
+  }
+}
+
+TEST(LayoutOracle, SeesNormsMovedWhereTheyAreStoredShifted) {
+  Case c = small_case("seed:tp2", "megatron-llama-zero-centered:tp2");
+  c.weights = WeightStyle::powered;
+  Workbench bench(c);
+  for (const LayoutEntry& entry : bench.target().entries) {
+    if (entry.arrangement().shift == 0) continue;
+    Changed subject([&](ShardedTensors& shards) {
+      auto values = shards.at(entry.name)[1].mutable_f32();
+      std::rotate(values.begin(), values.begin() + 5, values.end());
+    });
+    const Outcome outcome = bench.judge(Oracle::layout, subject);
+    ASSERT_EQ(outcome.verdict, Verdict::failed) << entry.name;
+    EXPECT_EQ(outcome.difference->parameter, entry.name);
+  }
+}
+
+TEST(LayoutOracle, PassesTheLibraryFromSourcesThatRound) {
+  for (const char* source :
+       {"megatron-llama-zero-centered:tp2", "seed-bias-divided:tp3", "seed-bias-on-first-rank:tp2"}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Case c = small_case(source, "seed:tp2");
+      c.geometry.d_model = 48, c.geometry.n_heads = c.geometry.n_kv_heads = 12, c.geometry.ffn = 48;
+      c.geometry.o_bias = true;
+      c.weights = WeightStyle::powered;
+      c.dtype = dtype;
+      Workbench bench(c);
+      Subject subject;
+      const Outcome outcome = bench.judge(Oracle::layout, subject);
+      EXPECT_EQ(outcome.verdict, Verdict::passed) << source << ": " << outcome.message;
+    }
+  }
 }
 
 TEST(LayoutOracle, HoldsA16BitModelAgainstItsOwnBytesToo) {

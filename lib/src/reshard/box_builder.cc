@@ -1,7 +1,7 @@
 #include "box_builder.h"
 
+#include <algorithm>
 #include <cstdlib>
-#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -54,6 +54,13 @@ std::optional<std::int8_t> joint_step(const OriginBox& first, const OriginBox& s
 
 }  // namespace
 
+OriginBox box_of(const Shape& shape, OriginBox::Kind kind) {
+  OriginBox box;
+  box.kind = kind;
+  std::ranges::copy(shape, box.size.begin());
+  return box;
+}
+
 bool extend_box(OriginBox& first, const OriginBox& second, std::size_t dim) {
   const auto step = joint_step(first, second, dim);
   if (!step) return false;
@@ -62,21 +69,45 @@ bool extend_box(OriginBox& first, const OriginBox& second, std::size_t dim) {
   return true;
 }
 
-bool SliceStack::extends(const std::vector<OriginBox>& slice) {
-  if (boxes_.size() - open_ != slice.size() || slice.empty()) return false;
-  for (std::size_t i = 0; i < slice.size(); ++i) {
-    if (!joint_step(boxes_[open_ + i], slice[i], dim_)) return false;
+bool SliceStack::extends(const DecodedShard& slice) {
+  std::vector<OriginBox>& boxes = stacked_.boxes;
+  if (slice.boxes_left_out > 0 || slice.boxes.empty()) return false;
+  if (boxes.size() - open_ != slice.boxes.size()) return false;
+  for (std::size_t i = 0; i < slice.boxes.size(); ++i) {
+    if (!joint_step(boxes[open_ + i], slice.boxes[i], dim_)) return false;
   }
-  for (std::size_t i = 0; i < slice.size(); ++i) extend_box(boxes_[open_ + i], slice[i], dim_);
+  for (std::size_t i = 0; i < slice.boxes.size(); ++i) extend_box(boxes[open_ + i], slice.boxes[i], dim_);
   return true;
 }
 
-void SliceStack::add(std::vector<OriginBox> slice) {
+void SliceStack::add(DecodedShard slice) {
   if (extends(slice)) return;
-  open_ = boxes_.size();
-  boxes_.insert(boxes_.end(), std::make_move_iterator(slice.begin()), std::make_move_iterator(slice.end()));
+  stacked_.keep(DecodedShard::kMostBoxes);
+  open_ = stacked_.boxes.size();
+  stacked_.boxes.insert(stacked_.boxes.end(), slice.boxes.begin(), slice.boxes.end());
+  stacked_.boxes_left_out += slice.boxes_left_out;
+  for (std::size_t kind = 0; kind < slice.elements_left_out.size(); ++kind)
+    stacked_.elements_left_out[kind] += slice.elements_left_out[kind];
 }
 
-std::vector<OriginBox> SliceStack::take() { return std::exchange(boxes_, {}); }
+DecodedShard SliceStack::take() {
+  stacked_.keep(DecodedShard::kMostBoxes);
+  return std::exchange(stacked_, {});
+}
+
+std::int64_t DecodedShard::elements(OriginBox::Kind of_kind) const {
+  std::int64_t elements = elements_left_out[static_cast<std::size_t>(of_kind)];
+  for (const OriginBox& box : boxes) elements += box.kind == of_kind ? box.elements() : 0;
+  return elements;
+}
+
+void DecodedShard::keep(std::size_t count) {
+  if (boxes.size() <= count) return;
+  for (std::size_t i = count; i < boxes.size(); ++i)
+    elements_left_out[static_cast<std::size_t>(boxes[i].kind)] += boxes[i].elements();
+  boxes_left_out += static_cast<std::int64_t>(boxes.size() - count);
+  boxes.resize(count);
+  if (boxes.capacity() > 2 * count) boxes.shrink_to_fit();
+}
 
 }  // namespace shardcheck

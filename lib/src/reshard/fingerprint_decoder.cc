@@ -8,7 +8,9 @@
 
 #include "box_builder.h"
 #include "decoded_shape.h"
+#include "shardcheck/model/weights.h"
 #include "shardcheck/reshard/decode.h"
+#include "shardcheck/reshard/reshard.h"
 #include "tensor/at.h"
 
 namespace shardcheck {
@@ -114,20 +116,18 @@ class LineScanner {
               std::size_t dim)
       : index_(index), entry_(entry), codes_(codes), dim_(dim) {}
 
-  std::vector<OriginBox> scan() const {
-    std::vector<OriginBox> boxes;
+  DecodedShard scan() const {
+    SliceStack runs(dim_);
     for (std::size_t begin = 0; begin < codes_.size();) {
       OriginBox run = run_at(begin);
       run.local[dim_] = static_cast<std::int64_t>(begin);
       begin += at(run.size[dim_]);
-      if (boxes.empty() || !joins(boxes.back(), run)) boxes.push_back(run);
+      runs.add({.boxes = {run}});
     }
-    return boxes;
+    return runs.take();
   }
 
  private:
-  bool joins(OriginBox& last, const OriginBox& run) const { return extend_box(last, run, dim_); }
-
   OriginBox run_at(std::size_t begin) const {
     OriginBox run;
     if (codes_[begin] == 0) {
@@ -177,26 +177,32 @@ class FingerprintDecoder final : public ShardDecoder {
     if (shard.elements() == 0) return {};
     const std::span<const std::uint32_t> codes{reinterpret_cast<const std::uint32_t*>(shard.bytes().data()),
                                                at(shard.elements())};
-    if (shard.rank() == 0) return {LineScanner(index_, entry, codes, 0).scan(), 0};
-    return {boxes_of(entry, shard.shape(), 0, codes), 0};
+    if (shard.rank() == 0) return LineScanner(index_, entry, codes, 0).scan();
+    return boxes_of(entry, shard.shape(), 0, codes);
+  }
+
+  Tensor whole(std::int64_t entry) override {
+    if (weights_.empty()) weights_ = make_weights(layout_.geometry, WeightStyle::fingerprint, 0, DType::f32);
+    return fuse(layout_.entries[at(entry)], weights_);
   }
 
  private:
-  std::vector<OriginBox> boxes_of(std::int64_t entry, const Shape& shape, std::size_t dim,
-                                  std::span<const std::uint32_t> codes) const {
+  DecodedShard boxes_of(std::int64_t entry, const Shape& shape, std::size_t dim,
+                        std::span<const std::uint32_t> codes) const {
     if (dim + 1 == shape.size()) return LineScanner(index_, entry, codes, dim).scan();
     const std::size_t slice = codes.size() / at(shape[dim]);
     SliceStack stack(dim);
     for (std::int64_t i = 0; i < shape[dim]; ++i) {
-      auto boxes = boxes_of(entry, shape, dim + 1, codes.subspan(at(i) * slice, slice));
-      for (OriginBox& box : boxes) box.local[dim] = i;
-      stack.add(std::move(boxes));
+      DecodedShard part = boxes_of(entry, shape, dim + 1, codes.subspan(at(i) * slice, slice));
+      for (OriginBox& box : part.boxes) box.local[dim] = i;
+      stack.add(std::move(part));
     }
     return stack.take();
   }
 
   const Layout& layout_;
   CodeIndex index_;
+  TensorMap weights_;  // once they are asked for
 };
 
 }  // namespace

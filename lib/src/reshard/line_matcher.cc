@@ -1,7 +1,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <compare>
 #include <map>
 #include <optional>
 #include <utility>
@@ -9,6 +8,8 @@
 #include "box_builder.h"
 #include "box_copy.h"
 #include "decoded_shape.h"
+#include "line_index.h"
+#include "line_resolver.h"
 #include "shardcheck/reshard/decode.h"
 #include "shardcheck/reshard/reshard.h"
 #include "tensor/at.h"
@@ -16,19 +17,11 @@
 namespace shardcheck {
 namespace {
 
-constexpr std::size_t kMostCandidates = 64;  // of equal lines, that are followed
-constexpr std::int64_t kLookahead = 64;      // lines
-
 /// Lines along one dimension of a tensor: how they are cut out of it. By dimension; `begin` and `size` of the
 /// line dimension are 0 and its extent.
 struct LineCut {
   std::size_t dim = 0;
   Shape begin, size;
-};
-
-struct LineHash {
-  std::uint64_t hash = 0;
-  bool zero = true;
 };
 
 std::vector<LineHash> hash_lines(const std::string& name, const Tensor& tensor, const LineCut& cut) {
@@ -55,113 +48,6 @@ std::vector<LineHash> hash_lines(const std::string& name, const Tensor& tensor, 
   return hashes;
 }
 
-struct Line {
-  std::int64_t entry = 0, index = 0;
-  auto operator<=>(const Line&) const = default;
-};
-
-/// The lines of all file tensors that can be exchanged for each other.
-class LineIndex {
- public:
-  void add(std::int64_t entry, std::vector<LineHash> lines) {
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      if (!lines[i].zero) sorted_.emplace_back(lines[i].hash, Line{entry, static_cast<std::int64_t>(i)});
-    }
-    by_entry_[entry] = std::move(lines);
-  }
-  void sort() { std::ranges::sort(sorted_); }
-
-  /// Every line of the hash, by entry and index.
-  std::vector<Line> find(std::uint64_t hash) const {
-    std::vector<Line> lines;
-    for (auto at = std::ranges::lower_bound(sorted_, std::pair{hash, Line{}});
-         at != sorted_.end() && at->first == hash; ++at) {
-      lines.push_back(at->second);
-    }
-    return lines;
-  }
-
-  bool holds(const Line& line, const LineHash& wanted) const {
-    const auto found = by_entry_.find(line.entry);
-    return found != by_entry_.end() && line.index >= 0 && line.index < std::ssize(found->second) &&
-           found->second[at(line.index)].hash == wanted.hash && !wanted.zero;
-  }
-
- private:
-  std::vector<std::pair<std::uint64_t, Line>> sorted_;
-  std::map<std::int64_t, std::vector<LineHash>> by_entry_;
-};
-
-/// The origin of every line of one shard.
-class LineResolver {
- public:
-  LineResolver(const LineIndex& index, const std::vector<LineHash>& lines, std::vector<Line> expected)
-      : index_(index), lines_(lines), expected_(std::move(expected)) {}
-
-  /// nullopt: in no tensor.
-  std::vector<std::optional<Line>> resolve() {
-    std::vector<std::optional<Line>> origins(lines_.size());
-    for (std::size_t i = 0; i < lines_.size(); ++i) {
-      if (lines_[i].zero) continue;
-      const std::vector<Line> candidates = index_.find(lines_[i].hash);
-      if (!candidates.empty()) origins[i] = pick(i, candidates, i > 0 ? origins[i - 1] : std::nullopt);
-      count_ambiguous(i, candidates.size(), origins);
-    }
-    close_run();
-    return origins;
-  }
-  std::int64_t ambiguous() const { return ambiguous_; }
-
- private:
-  Line pick(std::size_t i, const std::vector<Line>& candidates, const std::optional<Line>& last) const {
-    if (last) {
-      const Line next{last->entry, last->index + 1};
-      if (std::ranges::binary_search(candidates, next)) return next;
-    }
-    Line best = candidates.front();
-    std::int64_t longest = 0;
-    const auto consider = [&](const Line& line) {
-      if (const std::int64_t length = length_from(i, line); length > longest) {
-        longest = length;
-        best = line;
-      }
-    };
-    if (std::ranges::binary_search(candidates, expected_[i])) consider(expected_[i]);
-    for (std::size_t c = 0; c < std::min(candidates.size(), kMostCandidates); ++c) consider(candidates[c]);
-    return best;
-  }
-
-  /// Lines from i on that follow each other from `line` on.
-  std::int64_t length_from(std::size_t i, Line line) const {
-    std::int64_t length = 0;
-    for (; i < lines_.size() && length < kLookahead && index_.holds(line, lines_[i]); ++i, ++line.index)
-      ++length;
-    return length;
-  }
-
-  void count_ambiguous(std::size_t i, std::size_t candidates,
-                       const std::vector<std::optional<Line>>& origins) {
-    const bool continues = i > 0 && origins[i] && origins[i - 1] &&
-                           *origins[i] == Line{origins[i - 1]->entry, origins[i - 1]->index + 1};
-    if (!continues) close_run();
-    if (!origins[i]) return;
-    ++run_;
-    run_is_sure_ |= candidates == 1;
-  }
-
-  void close_run() {
-    if (!run_is_sure_) ambiguous_ += run_;
-    run_ = 0;
-    run_is_sure_ = false;
-  }
-
-  const LineIndex& index_;
-  const std::vector<LineHash>& lines_;
-  std::vector<Line> expected_;
-  std::int64_t ambiguous_ = 0, run_ = 0;
-  bool run_is_sure_ = false;
-};
-
 std::vector<std::string> names_of(const LayoutEntry& entry) {
   std::vector<std::string> names;
   for (const LogicalTensor& part : entry.parts) names.push_back(part.name);
@@ -181,24 +67,21 @@ class LineMatcher final : public ShardDecoder {
     require_decodable(own, rank, shard, source_.at(own.parts.front().name).dtype());
     if (shard.elements() == 0) return {};
     const auto cut = cut_of(own, rank);
-    if (!cut) return {{whole(shard.shape(), OriginBox::Kind::unknown)}, 0};
+    if (!cut) return {.boxes = {box_of(shard.shape(), OriginBox::Kind::unknown)}};
     LineCut local = *cut;
     local.begin.assign(local.begin.size(), 0);
     local.size[cut->dim] = shard.shape()[cut->dim];
     const std::vector<LineHash> lines = hash_lines(own.name, shard, local);
     LineResolver resolver(index_of(own, *cut), lines, expected_lines(entry, rank, cut->dim, lines.size()));
     const auto origins = resolver.resolve();
-    return {boxes_of(entry, shard.shape(), *cut, lines, origins), resolver.ambiguous()};
+    DecodedShard decoded = boxes_of(entry, shard.shape(), *cut, lines, origins);
+    decoded.ambiguous_lines = resolver.ambiguous();
+    return decoded;
   }
+
+  Tensor whole(std::int64_t entry) override { return full(entry); }
 
  private:
-  static OriginBox whole(const Shape& shape, OriginBox::Kind kind) {
-    OriginBox box;
-    box.kind = kind;
-    std::ranges::copy(shape, box.size.begin());
-    return box;
-  }
-
   /// Lines along the first dimension that ranks cut; nullopt where another one is cut into several ranges.
   static std::optional<LineCut> cut_of(const LayoutEntry& entry, int rank) {
     const Shape& shape = entry.placed.shape();
@@ -262,16 +145,16 @@ class LineMatcher final : public ShardDecoder {
     return a == b;
   }
 
-  std::vector<OriginBox> boxes_of(std::int64_t own, const Shape& shape, const LineCut& cut,
-                                  const std::vector<LineHash>& lines,
-                                  const std::vector<std::optional<Line>>& origins) const {
+  DecodedShard boxes_of(std::int64_t own, const Shape& shape, const LineCut& cut,
+                        const std::vector<LineHash>& lines,
+                        const std::vector<std::optional<Line>>& origins) const {
     SliceStack stack(cut.dim);
     for (std::size_t i = 0; i < lines.size(); ++i) {
-      OriginBox box = whole(shape, lines[i].zero ? OriginBox::Kind::zero : OriginBox::Kind::unknown);
+      OriginBox box = box_of(shape, lines[i].zero ? OriginBox::Kind::zero : OriginBox::Kind::unknown);
       box.size[cut.dim] = 1;
       box.local[cut.dim] = static_cast<std::int64_t>(i);
       if (origins[i]) place(box, own, cut, *origins[i]);
-      stack.add({box});
+      stack.add({.boxes = {box}});
     }
     return stack.take();
   }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "addend.h"
 #include "layout/file_blocks.h"
 #include "origin_lines.h"
 #include "tensor/at.h"
@@ -16,9 +17,10 @@ namespace {
 
 using Kind = OriginBox::Kind;
 
-constexpr std::array<std::string_view, 13> kSymptoms = {
-    "other_rank", "other_tensor", "one_block", "transposed", "reshaped", "never_written", "values_changed",
-    "rolled",     "reversed",     "reordered", "displaced",  "repeated", "other_elements"};
+constexpr std::array<std::string_view, 14> kSymptoms = {
+    "other_rank", "other_tensor",  "other_addend",   "one_block",     "transposed",
+    "reshaped",   "never_written", "values_changed", "rolled",        "reversed",
+    "reordered",  "displaced",     "repeated",       "other_elements"};
 constexpr std::size_t kMaxBoxes = 3;  // that a sentence lists
 
 std::string count_text(std::int64_t count, std::string_view plural) {
@@ -93,7 +95,7 @@ class Describer {
     const std::size_t dims = std::max<std::size_t>(own_.placed.shape().size(), 1);
     for (std::size_t i = 0; i < dims && !lines_; ++i) {
       const std::size_t d = i == 0 ? dim_ : (i <= dim_ ? i - 1 : i);
-      lines_ = lines_along(layout_, result_.entry, result_.rank, d, result_.found.boxes);
+      lines_ = lines_along(layout_, result_.entry, result_.rank, d, result_.found);
       if (lines_ && i > 0) dim_ = d;
     }
     expected_ = expected_lines(layout_, result_.entry, result_.rank, dim_);
@@ -191,8 +193,7 @@ class Describer {
   }
 
   std::string one_box_text(const OriginBox& box) const {
-    std::int64_t elements = 1;
-    for (const std::int64_t size : box.size) elements *= size;
+    const std::int64_t elements = box.elements();
     if (box.kind == Kind::zero) return count_text(elements, "zeros");
     if (box.kind == Kind::unknown)
       return count_text(elements, "elements") + " of no tensor of the checkpoint";
@@ -212,7 +213,9 @@ class Describer {
     for (std::size_t i = 0; i < std::min(boxes.size(), kMaxBoxes); ++i) {
       text += (i == 0 ? "" : ", ") + one_box_text(boxes[i]);
     }
-    if (boxes.size() > kMaxBoxes) text += fmt::format(" and {} more blocks", boxes.size() - kMaxBoxes);
+    const std::int64_t all = std::ssize(boxes) + result_.found.boxes_left_out;
+    if (const auto more = all - static_cast<std::int64_t>(kMaxBoxes); more > 0)
+      text += fmt::format(" and {} more blocks", more);
     return text;
   }
 
@@ -221,6 +224,7 @@ class Describer {
   /// Flat index of the first element of the source when the shard is consecutive elements of its tensor.
   std::optional<std::int64_t> flat_run() const {
     std::optional<std::int64_t> first;
+    if (result_.found.boxes_left_out > 0) return std::nullopt;
     for (const OriginBox& box : result_.found.boxes) {
       if (box.kind != Kind::element || box.entry != result_.entry) return std::nullopt;
       const auto local = flat_begin(box, box.local, shard_.shape());
@@ -255,7 +259,7 @@ class Describer {
       return true;
     }
     const auto& boxes = result_.found.boxes;
-    const std::int64_t other = boxes.empty() ? -1 : boxes.front().entry;
+    const std::int64_t other = boxes.empty() || result_.found.boxes_left_out > 0 ? -1 : boxes.front().entry;
     if (other < 0 || other == result_.entry) return false;
     if (!std::ranges::all_of(boxes, [&](const OriginBox& box) { return box.entry == other; })) return false;
     const LayoutEntry& entry = layout_.entries[at(other)];
@@ -265,18 +269,9 @@ class Describer {
     return true;
   }
 
-  std::int64_t elements_of(Kind kind) const {
-    std::int64_t elements = 0;
-    for (const OriginBox& box : result_.found.boxes) {
-      std::int64_t size = box.kind == kind ? 1 : 0;
-      for (const std::int64_t extent : box.size) size *= extent;
-      elements += size;
-    }
-    return elements;
-  }
-
   bool looks_like_other_values() {
-    const std::int64_t unknown = elements_of(Kind::unknown), zero = elements_of(Kind::zero);
+    const std::int64_t unknown = result_.found.elements(Kind::unknown),
+                       zero = result_.found.elements(Kind::zero);
     if (unknown == shard_.elements()) {
       look(Symptom::values_changed, "its values changed on the way, or are of another checkpoint");
     } else if (unknown > 0) {
@@ -361,6 +356,8 @@ Misplacement describe_shard(const Layout& layout, std::int64_t entry, int rank, 
   Misplacement result;
   result.entry = entry;
   result.rank = rank;
+  if (layout.entries[at(entry)].placed.is_partial() && describe_addend(layout, right, shard, decoder, result))
+    return result;
   result.found = decoder.decode(entry, rank, shard);
   Describer(layout, result, right, shard).describe();
   return result;

@@ -63,11 +63,12 @@ LineRuns expected_lines(const Layout& layout, std::int64_t entry, int rank, std:
 }
 
 std::optional<LineRuns> lines_along(const Layout& layout, std::int64_t entry, int rank, std::size_t dim,
-                                    const std::vector<OriginBox>& boxes) {
+                                    const DecodedShard& held) {
+  if (held.boxes_left_out > 0) return std::nullopt;
   const LayoutEntry& own = layout.entries[at(entry)];
   const Shape shape = own.placed.local_shape(rank);
   LineRuns runs;
-  for (const OriginBox& box : boxes) {
+  for (const OriginBox& box : held.boxes) {
     for (std::size_t d = 0; d < shape.size(); ++d) {
       if (d != dim && !spans(box, d, shape[d], only_begin(own, rank, d))) return std::nullopt;
     }

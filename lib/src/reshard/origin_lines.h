@@ -27,9 +27,10 @@ std::size_t line_dim(const LayoutEntry& entry, int rank);
 /// What the rank should hold along `dim`; padding is `zero`.
 LineRuns expected_lines(const Layout& layout, std::int64_t entry, int rank, std::size_t dim);
 
-/// What it holds; nullopt where a box is no whole lines along `dim`, in the place they have in their tensor.
+/// What it holds; nullopt where a box is left out, or is no whole lines along `dim` in the place they have in
+/// their tensor.
 std::optional<LineRuns> lines_along(const Layout& layout, std::int64_t entry, int rank, std::size_t dim,
-                                    const std::vector<OriginBox>& boxes);
+                                    const DecodedShard& held);
 
 /// "rows", "columns", "slices"; "elements" of a vector.
 std::string_view line_word(const LayoutEntry& entry, std::size_t dim);

@@ -140,7 +140,7 @@ std::string origin_map(const Layout& layout, const std::vector<const Misplacemen
   if (misplaced.empty()) return {};
   const std::int64_t entry = misplaced.front()->entry;
   const LayoutEntry& own = layout.entries[at(entry)];
-  if (own.placed.shape().empty()) return {};
+  if (own.placed.shape().empty() || own.placed.is_partial()) return {};  // addends have no places
   const std::size_t dim = line_dim(own, misplaced.front()->rank);
   std::vector<RankLines> ranks;
   for (const int rank : own.placed.holders()) {
@@ -148,7 +148,7 @@ std::string origin_map(const Layout& layout, const std::vector<const Misplacemen
     const auto found = std::ranges::find(misplaced, rank, &Misplacement::rank);
     if (found == misplaced.end()) {
       lines.found = lines.expected;
-    } else if (const auto runs = lines_along(layout, entry, rank, dim, (*found)->found.boxes)) {
+    } else if (const auto runs = lines_along(layout, entry, rank, dim, (*found)->found)) {
       lines.found = *runs;
     } else {
       return {};

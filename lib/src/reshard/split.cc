@@ -237,6 +237,15 @@ Tensor gather_tensor(const PlacedTensor& placed, const std::vector<Tensor>& shar
   return full;
 }
 
+bool holds_computed_values(const Layout& layout) {
+  return std::ranges::any_of(layout.entries, [](const LayoutEntry& entry) {
+    const auto* partial = std::get_if<Partial>(&entry.placed.placement());
+    const bool is_share = partial != nullptr && partial->encoding == Partial::Encoding::equal_share &&
+                          entry.placed.degree() > 1;
+    return is_share || entry.arrangement().shift != 0;
+  });
+}
+
 ShardedTensors split(const TensorMap& full, const Layout& target) {
   ShardedTensors shards;
   std::set<std::string_view> used;

@@ -50,7 +50,7 @@ void expect_decodes(const Layout& layout, const ShardedTensors& shards, ShardDec
       const auto index = static_cast<std::int64_t>(e);
       const DecodedShard decoded = decoder.decode(index, rank, shard);
       const std::size_t dim = line_dim(entry, rank);
-      const auto lines = lines_along(layout, index, rank, dim, decoded.boxes);
+      const auto lines = lines_along(layout, index, rank, dim, decoded);
       if (!lines && padding_in(entry.arrangement().order) > 0) continue;  // padding beside elements of a line
       ASSERT_TRUE(lines.has_value()) << entry.name << " on rank " << rank;
       if (padding_in(entry.arrangement().order) > 0) continue;
@@ -98,6 +98,26 @@ TEST(Decode, OneChangedElementIsOneBox) {
     EXPECT_EQ(box.size, (OriginBox::Index{1, 1, 1, 1}));
   }
   EXPECT_EQ(unknown, 1);
+}
+
+// A box is many times as large as the element it speaks of.
+TEST(Decode, OfElementsInNoOrderOnlySoManyBoxesAreKept) {
+  Geometry geometry = meshes::llama();
+  geometry.d_model = 64, geometry.vocab = 2048;
+  const Layout layout = make_layout(parse_layout_name("seed"), geometry);
+  const TensorMap weights = make_weights(geometry, WeightStyle::fingerprint, 0, DType::f32);
+  const Tensor& right = weights.at("embed");
+  Tensor shard = right;
+  for (std::int64_t i = 0; i < right.elements(); ++i)
+    shard.set_bits(i, i % 16 == 0 ? 0 : right.bits(i * 12345 % right.elements()));
+  DecodedShard decoded = make_fingerprint_decoder(layout)->decode(0, 0, shard);
+  EXPECT_EQ(decoded.boxes.size(), DecodedShard::kMostBoxes);
+  EXPECT_GT(decoded.boxes_left_out, 0);
+  decoded.keep(10);
+  EXPECT_EQ(decoded.boxes.size(), 10U);
+  EXPECT_EQ(decoded.elements(OriginBox::Kind::zero), right.elements() / 16);
+  EXPECT_EQ(decoded.elements(OriginBox::Kind::element), right.elements() / 16 * 15);
+  EXPECT_EQ(decoded.elements(OriginBox::Kind::unknown), 0);
 }
 
 }  // namespace

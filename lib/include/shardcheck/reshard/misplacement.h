@@ -16,6 +16,7 @@ namespace shardcheck {
 enum class Symptom : std::uint8_t {
   other_rank,      // the right shard of another rank
   other_tensor,    // elements of another file tensor
+  other_addend,    // of a tensor that ranks hold addends of: more or less of it than this rank adds
   one_block,       // one range where several are expected
   transposed,      // rows along columns
   reshaped,        // consecutive elements read in another shape
@@ -41,7 +42,8 @@ struct Misplacement {
   std::string looks_like;  // "the fused tensor was cut as one block"
 };
 
-/// What `shard`, found where `right` has other bytes, holds. Throws as ShardDecoder::decode.
+/// What `shard`, found where `right` has other bytes, holds. Addends (Partial) are described by value: as
+/// zeros, as the whole tensor or as a share of it. Throws as ShardDecoder::decode.
 Misplacement describe_shard(const Layout& layout, std::int64_t entry, int rank, const ShardedTensors& right,
                             const Tensor& shard, ShardDecoder& decoder);
 

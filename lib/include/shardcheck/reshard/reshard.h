@@ -36,6 +36,10 @@ std::vector<Tensor> split_tensor(const PlacedTensor& placed, const Tensor& full)
 /// over ranks in f64, rounded once.
 Tensor gather_tensor(const PlacedTensor& placed, const std::vector<Tensor>& shards);
 
+/// Whether the ranks of the layout hold values that were computed from the elements: shifted ones, or equal
+/// shares of a sum. Different elements may then leave equal bytes, and a move from it rounds.
+bool holds_computed_values(const Layout& layout);
+
 /// Logical tensors -> shards of a layout. Throws InvalidInput when `full` does not match the geometry.
 ShardedTensors split(const TensorMap& full, const Layout& target);
 

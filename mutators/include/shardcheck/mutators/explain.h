@@ -47,8 +47,8 @@ struct ExplainOptions {
 /// `shards` of the layout against the right ones of `source`, or of fingerprints where it is nullptr. With
 /// f32 fingerprints every element is traced, otherwise lines by their hash. A table that is not built in has
 /// no known faults. Throws InvalidShards when shards do not fit the layout, InvalidInput when `source` lacks
-/// a tensor or has another dtype, and, without a source, when most elements are no fingerprints of the
-/// layout's geometry.
+/// a tensor or has another dtype, and, without a source, when the layout stores values shifted or most
+/// elements are no fingerprints of its geometry.
 Explanation explain_shards(const Layout& layout, const ShardedTensors& shards, const TensorMap* source,
                            const ExplainOptions& options = {});
 

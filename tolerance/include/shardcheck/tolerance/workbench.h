@@ -65,10 +65,11 @@ class Workbench {
   /// The sharded forward on given target shards; logits of every local rank.
   std::vector<Tensor> execute(Subject& subject, const ShardedTensors& shards, Arithmetic arithmetic);
 
-  /// layout: bytes of the moved fingerprint shards against this library's, by coordinates. exact and
-  /// tree: logits bit for bit. native: max |difference| < threshold, of every rank; a pass under a threshold
-  /// that is mistrusted is Verdict::mistrusted. Any rank that disagrees with rank 0 fails. An exception of
-  /// the library about the subject's shards is a failure with its message.
+  /// layout: bytes of the moved fingerprint shards against this library's, by coordinates, and of the model's
+  /// own weights where fingerprints do not tell every element: 16 bits, shifted values, equal shares of a
+  /// sum. exact and tree: logits bit for bit. native: max |difference| < threshold, of every rank; a pass
+  /// under a threshold that is mistrusted is Verdict::mistrusted. Any rank that disagrees with rank 0 fails.
+  /// An exception of the library about the subject's shards is a failure with its message.
   Outcome judge(Oracle oracle, Subject& subject);
   /// The same on shards produced elsewhere (verify --shards).
   Outcome judge_shards(Oracle oracle, Subject& subject, const ShardedTensors& shards);
