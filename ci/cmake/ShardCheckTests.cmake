@@ -55,7 +55,9 @@ add_test(NAME house.install_deps_needs_apt_alone
          COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/install_deps_test.py)
 add_test(NAME house.commit_is_of_the_source_tree
          COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/commit_test.py $<TARGET_FILE:shardcheck>)
-set(house_tests house.lint house.lint_fires_on_every_rule house.documented_examples_compile
+add_test(NAME house.nightly_finds_and_tells COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/nightly_test.py)
+add_test(NAME house.selftest_patches_apply COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/selftest/apply_test.py)
+set(house_tests house.nightly_finds_and_tells house.selftest_patches_apply house.lint house.lint_fires_on_every_rule house.documented_examples_compile
                 house.tidy_checks_every_file house.units_join_what_does_not_clash house.install_deps_needs_apt_alone house.commit_is_of_the_source_tree)
 if(SHARDCHECK_CLANG_FORMAT)
   add_test(NAME house.format COMMAND ${PROJECT_SOURCE_DIR}/ci/format --check)
@@ -70,8 +72,8 @@ if(NOT SHARDCHECK_SANITIZE AND NOT SHARDCHECK_FETCHED)
 endif()
 set_tests_properties(${house_tests} PROPERTIES TIMEOUT 300 LABELS house)
 
-# Every recorded verdict of the corpus still holds.
-add_test(NAME corpus.recorded_verdicts_hold COMMAND shardcheck replay ${PROJECT_SOURCE_DIR}/corpus)
+# Every file of the corpus is complete, canonical and no repetition, and every recorded verdict still holds.
+add_test(NAME corpus.recorded_verdicts_hold COMMAND shardcheck corpus verify ${PROJECT_SOURCE_DIR}/corpus)
 set_tests_properties(corpus.recorded_verdicts_hold PROPERTIES TIMEOUT 120)
 
 # The threads of the laws and of the kill matrix, as the program uses them, and under ThreadSanitizer the tests of what

@@ -1,4 +1,5 @@
 """Commands with a time limit, whose whole process group ends with them."""
+import contextlib
 import os
 import signal
 import subprocess
@@ -24,19 +25,13 @@ class Result:
         return "\n".join(self.text().splitlines()[-lines:])
 
 
-def end_group(process, first=signal.SIGTERM):
-    """Ends a process and what it started."""
-    for number in (first, signal.SIGKILL):
-        try:
+def end_group(process):
+    """Ends a process and what it started; what minds no request within a grace is killed."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-        except ProcessLookupError:
-            break
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(KILL_GRACE_SECONDS)
-            break
-        except subprocess.TimeoutExpired:
-            continue
-    process.wait()
 
 
 def end_all():
