@@ -30,7 +30,7 @@ list(FILTER lib_tests EXCLUDE REGEX "/(cli|consumer)/")
 shardcheck_tests(lib_tests FOLDER lib/tests SOURCES ${lib_tests} LINK shardcheck_core Boost::headers)
 # Private headers include each other by their path in lib/src; tests of them too.
 target_include_directories(lib_tests PRIVATE ${PROJECT_SOURCE_DIR}/lib/src)
-foreach(room tolerance mutators properties)
+foreach(room tolerance mutators properties fuzz)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${room}/tests/*_test.cc)
   shardcheck_tests(${room}_tests FOLDER ${room}/tests SOURCES ${sources} LINK shardcheck_${room})
   target_include_directories(${room}_tests PRIVATE ${PROJECT_SOURCE_DIR}/${room}/src)
@@ -75,6 +75,10 @@ set_tests_properties(${house_tests} PROPERTIES TIMEOUT 300 LABELS house)
 # Every file of the corpus is complete, canonical and no repetition, and every recorded verdict still holds.
 add_test(NAME corpus.recorded_verdicts_hold COMMAND shardcheck corpus verify ${PROJECT_SOURCE_DIR}/corpus)
 set_tests_properties(corpus.recorded_verdicts_hold PROPERTIES TIMEOUT 120)
+
+# Every target holds on its seeds.
+add_test(NAME fuzz.seeds_replay COMMAND fuzz_replay ${PROJECT_SOURCE_DIR}/corpus/seeds)
+set_tests_properties(fuzz.seeds_replay PROPERTIES TIMEOUT 120)
 
 # The threads of the laws and of the kill matrix, as the program uses them, and under ThreadSanitizer the tests of what
 # threads share: what `ctest --preset tsan` runs.
