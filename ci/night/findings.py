@@ -155,7 +155,7 @@ class Keeper:
         except UnicodeDecodeError:
             text = None
         if target.takes_cases and text is not None and "\0" not in text:
-            path = folder / name
+            path = folder / (name + ".seed")
             path.write_text("".join(f"# {line}\n" for line in header) + text.rstrip("\n") + "\n", encoding="utf-8")
         else:
             path = folder / (name + ".hex")
