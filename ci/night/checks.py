@@ -131,7 +131,7 @@ def canary(tools, seconds):
         check.facts["target"] = "missed"
         return check
     target = tools.targets[CANARY]
-    missed = is_caught(tools.programs, target, tools.folder, seeds_of(target, tools.programs.root, tools.folder)[:1],
+    missed = is_caught(tools.programs, target, tools.folder, seeds_of(target, tools.programs.root)[:1],
                        seconds / 2, tools.seed)
     check.facts["target"] = "missed" if missed else "caught"
     if missed:

@@ -4,7 +4,6 @@ import re
 import shutil
 import zlib
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 from night import process
 
@@ -147,10 +146,8 @@ def is_caught(programs, target, folder, seeds, seconds, seed):
     return None
 
 
-def seeds_of(target, root, state_folder):
-    """Files and folders whose content is an input of the target: its seeds, new ones of earlier nights, and for targets
-    that take cases those of the corpus."""
-    seeds = [root / "corpus/seeds" / target.name, state_folder / "regressions/seeds" / target.name]
-    if target.takes_cases:
-        seeds += [root / "corpus/regressions", root / "corpus/batches", state_folder / "regressions"]
-    return [Path(path) for path in seeds]
+def seeds_of(target, root):
+    """Files and folders whose content is an input of the target: its seeds, and for targets that take cases those of
+    the corpus."""
+    seeds = [root / "corpus/seeds" / target.name]
+    return [*seeds, root / "corpus/regressions"] if target.takes_cases else seeds

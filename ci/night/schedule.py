@@ -116,8 +116,8 @@ class Night:
 
     def fuzz_one(self, target, seconds):
         tools = self.tools
-        fuzzer = Fuzzer(tools.programs, target, tools.folder, seeds_of(target, tools.programs.root, tools.folder),
-                        tools.jobs, tools.seed)
+        fuzzer = Fuzzer(tools.programs, target, tools.folder, seeds_of(target, tools.programs.root), tools.jobs,
+                        tools.seed)
         fuzzed = fuzzer.run(seconds)
         check = checks.Check(seconds=fuzzed.seconds, facts=fuzzed.as_json(), notes=list(fuzzed.problems))
         if fuzzed.executions == 0 and not fuzzed.artifacts:

@@ -39,6 +39,11 @@ bool is_commit(std::string_view text) {
   return hex && text.size() >= 7 && text.size() <= 40;
 }
 
+bool may_be_recorded(std::string_view text) {
+  const auto verdict = verdict_from(text);
+  return verdict && *verdict != Verdict::error && *verdict != Verdict::timeout;
+}
+
 /// What is wrong with a header alone.
 std::vector<std::string> header_problems(const CaseFile& file, std::span<const std::string_view> needed) {
   std::vector<std::string> keys;
@@ -48,8 +53,9 @@ std::vector<std::string> header_problems(const CaseFile& file, std::span<const s
     if (value.empty()) problems.push_back(fmt::format("the header says nothing of its {}", key));
     if (key == "law" && value != file.value.law)
       problems.push_back(fmt::format("law '{}' in the header, '{}' in the case line", value, file.value.law));
-    if (key == "verdict" && value != "passed" && value != "failed")
-      problems.push_back(fmt::format("verdict '{}': allowed is passed or failed", value));
+    if (key == "verdict" && !may_be_recorded(value))
+      problems.push_back(fmt::format(
+          "verdict '{}': allowed is what a law decides or declines, not an error or a timeout", value));
     if (key == "commit" && !is_commit(value))
       problems.push_back(
           fmt::format("commit '{}': allowed are 7 to 40 hexadecimal digits, or unknown", value));

@@ -95,7 +95,7 @@ TEST(CorpusVerify, FailsForEveryWayInWhichAFileCanBeWrong) {
       {"# law: gather_inverts_split\n# verdict: passed\n" + line, "the header has the keys 'law verdict'"},
       {header("ranks_agree", "passed") + line, "law 'ranks_agree' in the header"},
       {header("gather_inverts_split", "failed") + line, "recorded verdict failed does not hold"},
-      {header("gather_inverts_split", "skipped") + line, "verdict 'skipped': allowed is"},
+      {header("gather_inverts_split", "timeout") + line, "verdict 'timeout': allowed is"},
       {header("gather_inverts_split", "passed") + "gather_inverts_split kv_heads=4 heads=4 target=seed:tp2\n",
        "not canonical, which is: gather_inverts_split heads=4"},
       {header("gather_inverts_split", "passed") + "gather_inverts_split haeds=4\n", "heads"},
