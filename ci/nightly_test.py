@@ -40,6 +40,10 @@ case "$1 $2" in
   "replay "*) exit "$(code replay 3)";;
   "run --law=canary") exit "$(code canary-law 1)";;
   "run --law="*) name=${2#--law=}
+    if [ -f "$FAKE/health-$name" ]; then
+      for word; do case "$word" in --report=json:*) to=${word#--report=json:};; esac; done
+      printf '{"laws": [{"cases": 12, "health": ["%s"]}]}' "$(cat "$FAKE/health-$name")" >"$to"
+    fi
     if [ -f "$FAKE/failing-$name" ]; then
       for word; do case "$word" in --failures=*) to=${word#--failures=};; esac; done
       mkdir -p "$to"; printf '# why: ranks differ\nranks_agree heads=9\n' >"$to/x.case"
@@ -215,9 +219,17 @@ class WholeNight(Fake):
 
     def test_an_undecided_law_is_told_and_is_no_finding(self):
         self.tell("law-ranks_agree", "3")
+        self.tell("health-ranks_agree", "9 of 10 cases were not decided")
         code, text, _ = self.night("--only=law:*")
         self.assertEqual(code, 0, text)
         self.assertIn("law ranks_agree is undecided", text)
+
+    def test_a_law_that_time_cut_short_counts_what_it_judged(self):
+        self.tell("law-ranks_agree", "3")
+        self.tell("health-ranks_agree", "12 cases were decided: at least 500 are needed")
+        code, text, told = self.night("--only=law:*")
+        self.assertEqual((code, told["notes"]), (0, []), text)
+        self.assertEqual(told["done"]["law:ranks_agree"]["cases"], 12)
 
     def test_the_failing_case_of_a_law_is_promoted(self):
         self.tell("law-ranks_agree", "1")

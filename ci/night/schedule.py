@@ -13,6 +13,9 @@ from night.fuzzing import Fuzzer, seeds_of
 SHARES = {"corpus": 0.4, "canary": 0.08, "laws": 0.25, "faults": 0.2}
 # Less than this is no use to a target: with little time fewer of them run, and the others the next night.
 LEAST_FUZZ_SECONDS = 8.0
+LEAST_LAW_SECONDS = 1.0
+# A fault begun late in its share is not cut off at once.
+LEAST_FAULT_SECONDS = 10.0
 # One minimisation; a night may spend a tenth of its time on one, at most this.
 MOST_MINIMIZE_SECONDS = 60.0
 # Weekly checks and how long one is thought to take before it has run; clang-tidy may be cut and goes on where it was.
@@ -67,8 +70,8 @@ class Night:
         self.one("earlier", lambda tools, _: checks.earlier_regressions(tools), left())
         self.one("canary", checks.canary, max(10.0, min(60.0, SHARES["canary"] * left())))
         self.rotation()
-        self.sweep("law", self.tools.laws, checks.law, SHARES["laws"] * left())
-        self.sweep("fault", self.tools.faults, checks.fault, SHARES["faults"] * left())
+        self.laws(SHARES["laws"] * left())
+        self.faults(SHARES["faults"] * left())
         self.fuzz()
 
     def rotation(self):
@@ -85,27 +88,34 @@ class Night:
                 self.record["notes"].append(f"{name} has not run for a week and takes about {spelled(estimate)}: give "
                                             f"the night {spelled(estimate / 0.8)}")
 
-    def sweep(self, kind, names, function, seconds):
-        """As many of many small checks as fit, those that waited longest first."""
-        last = self.state.last()
+    def waiting(self, kind, names):
+        """Tasks of a kind that are asked for, those that waited longest first."""
+        return stalest_first([f"{kind}:{name}" for name in names if self.wants(f"{kind}:{name}")], self.state.last())
+
+    def laws(self, seconds):
+        """As many laws as get a useful time each, the time that one leaves to those after it."""
+        waiting = self.waiting("law", self.tools.laws)
+        count, _ = slices(len(waiting), seconds, LEAST_LAW_SECONDS)
         end = self.budget.used() + seconds
-        wanted = [name for name in names if self.wants(f"{kind}:{name}")]
-        waiting = stalest_first([f"{kind}:{name}" for name in wanted], last)
-        done = 0
+        self.say(f"laws   {count} of {len(waiting)} in {spelled(seconds)}")
+        for number, name in enumerate(waiting[:count]):
+            share = max(LEAST_LAW_SECONDS, (end - self.budget.used()) / (count - number))
+            self.take(name, checks.law(self.tools, name.split(":", 1)[1], share))
+
+    def faults(self, seconds):
+        """As many faults as fit, each whole."""
+        waiting = self.waiting("fault", self.tools.faults)
+        end = self.budget.used() + seconds
+        self.say(f"faults   up to {len(waiting)} in {spelled(seconds)}")
         for name in waiting:
             left = end - self.budget.used()
             if left <= 0:
                 break
-            if self.state.estimate(name, 0.0) > left and done > 0:
-                continue  # a smaller one may fit
-            if done % 10 == 0:
-                self.say(f"{kind}s   {done} of {len(waiting)}, {spelled(left)} for them")
-            self.take(name, function(self.tools, name.split(":", 1)[1], max(left, 1.0)))
-            done += 1
+            if self.state.estimate(name, 0.0) <= max(left, seconds):
+                self.take(name, checks.fault(self.tools, name.split(":", 1)[1], max(left, LEAST_FAULT_SECONDS)))
 
     def fuzz(self):
-        names = [name for name in self.tools.targets if name != checks.CANARY and self.wants(f"fuzz:{name}")]
-        waiting = stalest_first([f"fuzz:{name}" for name in names], self.state.last())
+        waiting = self.waiting("fuzz", [name for name in self.tools.targets if name != checks.CANARY])
         count, _ = slices(len(waiting), self.budget.left(), LEAST_FUZZ_SECONDS)
         for number, name in enumerate(waiting[:count]):
             seconds = self.budget.left() / (count - number)
