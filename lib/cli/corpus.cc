@@ -228,8 +228,8 @@ std::string name_of(const Case& c) {
       name.push_back('_');
   }
   if (name.size() <= kLongestName) return name;
-  return fmt::format("{}_{:08x}", name.substr(0, kLongestName - 9),
-                     stream_key(0, print_case(c)) & 0xffffffffU);
+  name.resize(name.find_last_not_of('_', kLongestName - 10) + 1);
+  return fmt::format("{}_{:08x}", name, stream_key(0, print_case(c)) & 0xffffffffU);
 }
 
 fs::path write_case_file(const fs::path& folder, const std::string& name, const CaseFile& file) {

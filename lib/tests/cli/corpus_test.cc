@@ -131,7 +131,8 @@ TEST(CorpusVerify, LooksIntoBatchesAndSeeds) {
   std::filesystem::create_directories(folder / "corpus/batches");
   std::filesystem::create_directories(folder / "corpus/seeds/safetensors");
   const std::string batch =
-      "# verdict: passed\n# found_by: a test\n# commit: unknown\n# why: it is a test\ncanary\nranks_agree\n";
+      "# verdict: passed\n# found_by: a test\n# commit: unknown\n# why: it is a "
+      "test\ncanary\ndegree_one_is_identity\n";
   write_file(folder / "corpus/batches/b.batch", batch);
   write_file(folder / "corpus/seeds/safetensors/one.hex",
              "# empty header\n08 00 00 00 00 00 00 00 # length\n");
@@ -167,7 +168,7 @@ TEST(CorpusPromote, WritesTheMinimalCaseWithTheVerdictThatMustHold) {
   EXPECT_TRUE(contains(text, "\n# why: the model has more than one layer\ncanary layers=2\n")) << text;
   // Until the bug is gone the file says so.
   EXPECT_EQ(shardcheck_in(folder.path(), {"replay", "corpus"}).code, 3);
-  expect_refusal(corpus_in(folder, {"promote", "./artifact", "--found-by=again"}), 2,
+  expect_refusal(corpus_in(folder, {"promote", "./artifact", "--found-by=again", "--quiet"}), 2,
                  "has this case already");
 }
 
