@@ -9,6 +9,7 @@
 #include "exit_code.h"
 #include "options.h"
 #include "shardcheck/properties/law.h"
+#include "shardcheck/properties/law_cells.h"
 #include "terminal.h"
 #include "text_report.h"
 
@@ -29,6 +30,9 @@ KillOptions kill_options(std::uint64_t seed, std::int64_t random_cases, int jobs
     Stream stream = Stream(seed, "kill matrix").child(std::to_string(index));
     return law_named("sharded_equals_reference").draw(stream);
   };
+  options.by_law = [seed](const FaultChoice& choice, std::int64_t cases) {
+    return judge_by_law(choice, seed, cases);
+  };
   options.jobs = jobs;
   options.only_declared = true;
   return options;
@@ -37,6 +41,7 @@ KillOptions kill_options(std::uint64_t seed, std::int64_t random_cases, int jobs
 void judge_under(KillOptions& options, std::vector<Oracle> oracles) {
   options.oracles = std::move(oracles);
   options.only_declared = false;
+  options.by_law = nullptr;
 }
 
 std::vector<FaultChoice> faults_matching(const std::string& glob) {
@@ -75,8 +80,11 @@ std::vector<std::string> not_scored(const KillReport& report) {
   std::vector<std::string> lines;
   for (const UnjudgedFault& unjudged : report.without_evidence)
     lines.push_back(fmt::format("not scored: {}: {}", unjudged.fault, unjudged.reason));
-  for (const auto& [fault, law] : report.judged_by_law)
-    lines.push_back(fmt::format("not in the matrix: {}: no oracle can see it, the law {} does", fault, law));
+  for (const auto& [fault, law] : report.judged_by_law) {
+    if (std::ranges::find(report.rows, fault, &KillRow::fault) == report.rows.end())
+      lines.push_back(
+          fmt::format("not in the matrix: {}: no oracle can see it, the law {} does", fault, law));
+  }
   return lines;
 }
 

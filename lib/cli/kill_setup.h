@@ -13,7 +13,7 @@ namespace shardcheck {
 /// The recorded configurations and `random_cases` further cases per fault, drawn from the seed.
 KillOptions kill_options(std::uint64_t seed, std::int64_t random_cases, int jobs);
 
-/// Only these oracles, also where they need not see a fault.
+/// Only these oracles and no law, also where they need not see a fault.
 void judge_under(KillOptions& options, std::vector<Oracle> oracles);
 
 /// Every fault with every legal argument whose name or "NAME:ARGUMENT" matches the glob. Throws InvalidInput
@@ -31,7 +31,7 @@ std::string describe_faults(const KillReport& report);
 int exit_code_of(const KillReport& report, double minimum_score = 1.0);
 
 /// "not scored: FAULT: REASON", one line per fault without evidence; "not in the matrix: FAULT: ..." per
-/// fault that a law judges.
+/// fault that its law was not asked about.
 std::vector<std::string> not_scored(const KillReport& report);
 
 /// "100 % killed in the weakest family"; of the control alone, which has no score, in how many cells it was

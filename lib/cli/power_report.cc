@@ -223,9 +223,8 @@ std::vector<std::string> PowerReport::problems() const {
 
 std::vector<std::string> PowerReport::gaps() const {
   std::vector<std::string> all;
-  for (const FaultPower& power : faults) {
-    if (!power.acted()) all.push_back(fmt::format("{} acted in no case", power.fault));
-  }
+  for (const FaultPower& power : faults) std::ranges::move(power.gaps(), std::back_inserter(all));
+  for (const RolePower& role : roles) std::ranges::move(role.gaps(), std::back_inserter(all));
   if (faults.empty()) all.emplace_back("no fault was measured: controls are right and have no power");
   return all;
 }

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "exit_code.h"
 #include "options.h"
 #include "shardcheck/checkpoint/safetensors.h"
 #include "shardcheck/tolerance/floor.h"
+#include "terminal.h"
 #include "text_report.h"
 
 namespace shardcheck {
@@ -120,7 +123,8 @@ ordered_json axes_json(const std::vector<AxisRow>& rows) {
 ordered_json kill_row_json(const KillRow& row) {
   return {{"fault", row.fault},
           {"family", std::string(1, row.family)},
-          {"oracle", to_string(row.oracle)},
+          {"oracle", row.law.empty() ? to_string(row.oracle) : "law"},
+          {"law", row.law.empty() ? ordered_json(nullptr) : ordered_json(row.law)},
           {"expected", row.expected},
           {"relabel_control", row.relabel_control},
           {"applicable", applicable_of(row)},
@@ -238,6 +242,15 @@ std::string verdict_word(int exit_code) {
     default:
       return "error";
   }
+}
+
+std::string painted_verdict(int exit_code) {
+  std::string word = verdict_word(exit_code);
+  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::toupper(c); });
+  const Tone tone = exit_code == kPassed         ? Tone::good
+                    : exit_code == kInconclusive ? Tone::doubtful
+                                                 : Tone::bad;
+  return paint(tone, word);
 }
 
 std::string build_commit() {

@@ -36,6 +36,8 @@ struct Report {
 
 /// "passed", "failed", "invalid", "inconclusive", "error".
 std::string verdict_word(int exit_code);
+/// The same in capitals and in its tone, for the last line of a run.
+std::string painted_verdict(int exit_code);
 
 /// The report as JSON text.
 std::string to_json(const Report& report);

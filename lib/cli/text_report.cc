@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "shardcheck/mutators/seed_figures.h"
 #include "terminal.h"
@@ -86,10 +87,11 @@ Cell relabel_cell(const KillRow& row) {
   return Cell(format_count(recognised_in(row)) + std::string(what), Tone::good);
 }
 
-/// "12/12", "11/12" in red, "(3/12)" when the oracle is not required to see the fault.
-Cell oracle_cell(const FaultSummary& summary, Oracle oracle) {
+/// "12/12", "11/12" in red, "(3/12)" when the judge, an oracle or the law, is not required to see the fault.
+Cell judge_cell(const FaultSummary& summary, std::optional<Oracle> oracle) {
   for (const KillRow* row : summary.rows) {
-    if (row->oracle != oracle) continue;
+    const bool is_asked = oracle ? row->law.empty() && row->oracle == *oracle : !row->law.empty();
+    if (!is_asked) continue;
     if (row->relabel_control) return relabel_cell(*row);
     const std::int64_t killed = count_of(*row, CellStatus::killed);
     const std::int64_t applicable = applicable_of(*row);
@@ -126,13 +128,15 @@ std::string shortened(const std::string& witness) {
 }
 
 std::string row_notes(const FaultSummary& summary) {
-  for (const KillRow* row : summary.rows)
+  for (const KillRow* row : summary.rows) {
     if (!row->witness.empty()) return shortened(row->witness);
+  }
   std::map<CellStatus, std::int64_t> total;
   for (const KillRow* row : summary.rows)
     for (const auto& [status, count] : row->counts)
       if (status != CellStatus::survived || row->expected) total[status] += count;
   std::vector<std::string> parts;
+  if (!summary.rows.front()->law.empty()) parts.push_back("law " + summary.rows.front()->law);
   for (const CellStatus status : {CellStatus::survived, CellStatus::equivalent, CellStatus::vacuous,
                                   CellStatus::timeout, CellStatus::error})
     if (total[status] > 0)
@@ -143,7 +147,8 @@ std::string row_notes(const FaultSummary& summary) {
 std::vector<Oracle> oracles_of(const KillReport& report) {
   std::vector<Oracle> oracles;
   for (const KillRow& row : report.rows)
-    if (std::find(oracles.begin(), oracles.end(), row.oracle) == oracles.end()) oracles.push_back(row.oracle);
+    if (row.law.empty() && std::find(oracles.begin(), oracles.end(), row.oracle) == oracles.end())
+      oracles.push_back(row.oracle);
   std::sort(oracles.begin(), oracles.end());
   return oracles;
 }
@@ -245,7 +250,8 @@ std::vector<FaultSummary> summarize(const KillReport& report) {
     it->rows.push_back(&row);
   }
   for (const KillCell& cell : report.cells) {
-    if (cell.oracle != Oracle::native || cell.status != CellStatus::killed || cell.config == "random")
+    if (!cell.law.empty() || cell.oracle != Oracle::native || cell.status != CellStatus::killed ||
+        cell.config == "random")
       continue;
     const auto it = std::find_if(summaries.begin(), summaries.end(),
                                  [&](const FaultSummary& summary) { return summary.fault == cell.fault; });
@@ -263,6 +269,8 @@ std::string kill_table(const KillReport& report) {
   const std::vector<Oracle> oracles = oracles_of(report);
   std::vector<Column> columns = {{"fault"}};
   for (const Oracle oracle : oracles) columns.push_back({std::string(to_string(oracle)), Align::right});
+  const bool has_laws = std::ranges::any_of(report.rows, [](const KillRow& row) { return !row.law.empty(); });
+  if (has_laws) columns.push_back({"law", Align::right});
   columns.push_back({"deviation", Align::right});
   columns.push_back({"x threshold", Align::right});
   columns.push_back({"published"});
@@ -282,7 +290,8 @@ std::string kill_table(const KillReport& report) {
           score != report.score_by_family.end() && score->second < 1.0 ? Tone::bad : Tone::strong));
     }
     std::vector<Cell> cells = {Cell("  " + summary.fault)};
-    for (const Oracle oracle : oracles) cells.push_back(oracle_cell(summary, oracle));
+    for (const Oracle oracle : oracles) cells.push_back(judge_cell(summary, oracle));
+    if (has_laws) cells.push_back(judge_cell(summary, std::nullopt));
     cells.emplace_back(deviation_range(summary.weakest_deviation, summary.strongest_deviation));
     cells.emplace_back(multiple_range(summary.weakest_margin, summary.strongest_margin));
     cells.emplace_back(published_text(summary.fault), Tone::faint);

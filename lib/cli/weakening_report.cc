@@ -95,7 +95,8 @@ ordered_json report_json(const WeakeningReport& report) {
           {"survivors", report.survivors()},
           {"cases_without_a_fault", report.cases},
           {"false_alarms", report.false_alarms},
-          {"problems", report.problems()}};
+          {"problems", report.problems()},
+          {"gaps", report.gaps()}};
 }
 
 }  // namespace
@@ -106,7 +107,16 @@ std::vector<std::string> WeakeningRun::problems() const {
   return all;
 }
 
-int WeakeningRun::exit_code() const { return problems().empty() ? kPassed : kFailed; }
+std::vector<std::string> WeakeningRun::gaps() const {
+  std::vector<std::string> all;
+  for (const WeakeningReport& report : reports) std::ranges::move(report.gaps(), std::back_inserter(all));
+  return all;
+}
+
+int WeakeningRun::exit_code() const {
+  if (!problems().empty()) return kFailed;
+  return gaps().empty() ? kPassed : kInconclusive;
+}
 
 TwoWayTable weakening_table(const WeakeningRun& run) {
   TwoWayTable table{{{"weakened check"},

@@ -18,7 +18,8 @@ struct WeakeningRun {
   std::string commit;
 
   std::vector<std::string> problems() const;
-  /// 1 with a problem, else 0.
+  std::vector<std::string> gaps() const;
+  /// 1 with a problem, 3 with a gap, else 0.
   int exit_code() const;
 };
 

@@ -28,6 +28,7 @@ const Fault& vocabulary_leaf_from_local_shard() {
                            .arguments = {},
                            .not_applicable =
                                [](const Case& c, std::string_view) {
+                                 if (auto reason = one_logit_outweighs(c)) return reason;
                                  return needs(
                                      c.arithmetic == Arithmetic::tree && shares_vocabulary_by_chunk(c), c,
                                      "the vocabulary is not cut into equal runs, or no tree adds it up");

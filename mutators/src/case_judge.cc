@@ -18,25 +18,6 @@ std::string config_of(const Geometry& geometry) {
   return geometry == toy_kv4() ? "kv4" : "random";
 }
 
-CellStatus status_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::passed:
-      return CellStatus::survived;
-    case Verdict::failed:
-      return CellStatus::killed;
-    case Verdict::vacuous:
-    case Verdict::mistrusted:
-      return CellStatus::vacuous;
-    case Verdict::skipped:
-      return CellStatus::not_applicable;
-    case Verdict::timeout:
-      return CellStatus::timeout;
-    case Verdict::error:
-      return CellStatus::error;
-  }
-  return CellStatus::error;
-}
-
 /// Why the faulty shards are no shards of the layout: another set of tensors, shapes or dtypes.
 std::optional<std::string> changed_shape(const ShardedTensors& right, const ShardedTensors& faulty) {
   if (right.size() != faulty.size()) return "the fault changes the set of tensors";
@@ -64,7 +45,7 @@ class CaseJudge {
   JudgedWork run() {
     if (std::ranges::any_of(work_.faults, runs_the_model)) open_bench();
     if (!result_.baseline_failure.empty()) return std::move(result_);
-    for (const FaultChoice& choice : work_.faults) add(judge(choice));
+    for (const FaultChoice& choice : work_.faults) add(judge_in_time(choice));
     return std::move(result_);
   }
 
@@ -116,6 +97,21 @@ class CaseJudge {
       cells.push_back({choice.text(), choice.fault->family, oracle, choice.fault->expects(oracle),
                        choice.fault->is_relabel_control(), line_, config_, work_.number, status, 0.0, 0.0,
                        message});
+    }
+    return cells;
+  }
+
+  /// The limit is for everything that one fault costs: its shards, every oracle and what settles a witness.
+  std::vector<KillCell> judge_in_time(const FaultChoice& choice) {
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<KillCell> cells = judge(choice);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    if (elapsed.count() <= options_.case_timeout_seconds) return cells;
+    for (KillCell& cell : cells) {
+      if (cell.status == CellStatus::not_applicable || cell.status == CellStatus::error) continue;
+      cell.status = CellStatus::timeout;
+      cell.message =
+          fmt::format("took {:.1f} s, allowed {:.1f} s", elapsed.count(), options_.case_timeout_seconds);
     }
     return cells;
   }
@@ -196,19 +192,13 @@ class CaseJudge {
       cell.message = baseline.message;
       return;
     }
-    const auto start = std::chrono::steady_clock::now();
     // The layout oracle reads fingerprints, the others the case's own weights.
     const Outcome outcome = cell.oracle == Oracle::layout ? bench_->judge(cell.oracle, faulty)
                                                           : bench_->judge_shards(cell.oracle, faulty, shards);
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     cell.deviation = outcome.deviation;
     cell.threshold = outcome.threshold;
     cell.status = status_of(outcome.verdict);
     if (cell.status != CellStatus::killed) cell.message = outcome.message;
-    if (elapsed.count() <= options_.case_timeout_seconds) return;
-    cell.status = CellStatus::timeout;
-    cell.message =
-        fmt::format("took {:.1f} s, allowed {:.1f} s", elapsed.count(), options_.case_timeout_seconds);
   }
 
   /// Whether the faulty subject delivers the shards of the right model under other names, or under its own.

@@ -28,6 +28,11 @@ std::optional<std::string> needs(bool something_to_act_on, const Case& c, std::s
   return std::string(otherwise);
 }
 
+std::optional<std::string> one_logit_outweighs(const Case& c) {
+  if (!c.geometry.tied || c.weights != WeightStyle::powered) return std::nullopt;
+  return "powered weights give a tied head logits beside which the others round away";
+}
+
 bool decodes(const Case& c) {
   return c.law == "decoding_equals_prefill" || c.law == "axis_compositions_are_invisible";
 }

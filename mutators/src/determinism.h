@@ -15,6 +15,9 @@ std::optional<std::string> needs_other_leaf(const Case& c, LeafRule rule);
 /// kUnrepresentable, `otherwise` where the fault has nothing to act on, or nullopt.
 std::optional<std::string> needs(bool something_to_act_on, const Case& c, std::string_view otherwise);
 
+/// Why a change of the softmax over the vocabulary may round away: one logit outweighs all others.
+std::optional<std::string> one_logit_outweighs(const Case& c);
+
 /// Whether the case's law decodes over a cache.
 bool decodes(const Case& c);
 /// Whether a chunk of prefill begins inside a key block.

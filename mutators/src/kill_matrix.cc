@@ -9,23 +9,14 @@
 
 #include "case_judge.h"
 #include "shardcheck/model/consumer.h"
+#include "shardcheck/mutators/case_search.h"
 #include "shardcheck/mutators/counted_work.h"
 
 namespace shardcheck {
 namespace {
 
-/// Random draws per wanted case before a fault goes without.
-constexpr std::int64_t kDrawsPerCase = 20;
-
 /// Faults that share one right run of a case at most.
 constexpr std::size_t kFaultsPerItem = 64;
-
-/// One fault's search for random cases it can act on. Cases where it is equivalent are kept too, as evidence
-/// of the witness, but do not count.
-struct Search {
-  std::int64_t found = 0;
-  std::int64_t equivalent = 0;
-};
 
 /// Whether an oracle that has something to say about the fault can judge the case: bytes anywhere, logits
 /// where a forward pass runs.
@@ -34,69 +25,11 @@ bool has_a_judge(const Fault& fault, const Case& c) {
          has_running_consumer(c.target, c.geometry);
 }
 
-bool takes(const FaultChoice& choice, const Case& c, std::int64_t wanted, Search& search) {
-  if (search.found >= wanted) return false;
-  const Case judged = choice.fault->judged_on(c);
-  if (choice.fault->why_inapplicable(judged, choice.argument)) return false;
-  if (!has_a_judge(*choice.fault, judged)) return false;
-  std::int64_t& count = why_equivalent(choice, judged) ? search.equivalent : search.found;
-  if (count >= wanted) return false;
-  ++count;
-  return true;
+Suits suits(const FaultChoice& choice, const Case& judged) {
+  if (choice.fault->why_inapplicable(judged, choice.argument)) return Suits::no;
+  if (!has_a_judge(*choice.fault, judged)) return Suits::no;
+  return why_equivalent(choice, judged) ? Suits::as_witness : Suits::yes;
 }
-
-/// The search of all choices at once: what one of them takes is offered to all, so that they share its
-/// reference and threshold.
-class RandomWork {
- public:
-  RandomWork(const KillOptions& options, const std::vector<FaultChoice>& choices, std::vector<KillWork>& work)
-      : options_(options), choices_(choices), work_(work), searches_(choices.size()) {}
-
-  void add() {
-    for_each_draw(any_choice, [this](const Case& drawn, std::uint64_t index) { offer(drawn, index); });
-    const auto steers = [](const FaultChoice& choice) { return choice.fault->steer != nullptr; };
-    for_each_draw(steers, [&](const Case& drawn, std::uint64_t index) {
-      for (std::size_t i = 0; i < choices_.size(); ++i) {
-        if (!is_unfinished(i) || !steers(choices_[i])) continue;
-        const Case moved = suited_to(choices_[i], drawn, index);
-        // What suits as it was drawn has been offered before.
-        if (moved != choices_[i].fault->judged_on(drawn)) offer(moved, index);
-      }
-    });
-  }
-
- private:
-  static bool any_choice(const FaultChoice&) { return true; }
-
-  bool is_unfinished(std::size_t i) const { return searches_[i].found < options_.random_cases; }
-
-  /// Draws while one of the choices that `counts` wants cases, up to kDrawsPerCase for each wanted one.
-  template <typename Counts, typename Use>
-  void for_each_draw(Counts counts, Use use) {
-    for (std::int64_t index = 0; index < options_.random_cases * kDrawsPerCase; ++index) {
-      bool wanted = false;
-      for (std::size_t i = 0; i < choices_.size() && !wanted; ++i)
-        wanted = counts(choices_[i]) && is_unfinished(i);
-      if (!wanted) return;
-      Case drawn = options_.draw(static_cast<std::uint64_t>(index));
-      drawn.fault.clear();
-      use(drawn, static_cast<std::uint64_t>(index));
-    }
-  }
-
-  void offer(const Case& c, std::uint64_t index) {
-    KillWork item{c, std::ssize(options_.cases) + static_cast<std::int64_t>(index) + 1, {}};
-    for (std::size_t i = 0; i < choices_.size(); ++i) {
-      if (takes(choices_[i], c, options_.random_cases, searches_[i])) item.faults.push_back(choices_[i]);
-    }
-    if (!item.faults.empty()) work_.push_back(std::move(item));
-  }
-
-  const KillOptions& options_;
-  const std::vector<FaultChoice>& choices_;
-  std::vector<KillWork>& work_;
-  std::vector<Search> searches_;
-};
 
 /// A case that every fault is tried on is cut into items, so that all threads have work to the end.
 void add_work(const Case& c, std::int64_t number, std::span<const FaultChoice> choices,
@@ -109,12 +42,37 @@ void add_work(const Case& c, std::int64_t number, std::span<const FaultChoice> c
   }
 }
 
-std::vector<KillWork> plan_work(const KillOptions& options, const std::vector<FaultChoice>& choices) {
+UnjudgedFault short_of(const FaultChoice& choice, std::int64_t found, const KillOptions& options) {
+  return {choice.text(),
+          fmt::format("acts on {} random cases, {} were asked for", found, options.random_cases)};
+}
+
+/// What is to be judged, and the choices that act on fewer random cases than were asked for.
+struct MatrixPlan {
   std::vector<KillWork> work;
+  std::vector<UnjudgedFault> short_of_cases;
+};
+
+void add_random_work(const KillOptions& options, const std::vector<FaultChoice>& choices, MatrixPlan& plan) {
+  FoundCases random = find_cases(choices, {options.random_cases, options.draw, suits});
+  for (SharedCase& shared : random.cases) {
+    const auto number = std::ssize(options.cases) + static_cast<std::int64_t>(shared.index) + 1;
+    plan.work.push_back({std::move(shared.value), number, std::move(shared.faults)});
+  }
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    if (random.found[i] == options.random_cases) continue;
+    plan.short_of_cases.push_back(
+        {choices[i].text(),
+         fmt::format("acts on {} random cases, {} were asked for", random.found[i], options.random_cases)});
+  }
+}
+
+MatrixPlan plan_work(const KillOptions& options, const std::vector<FaultChoice>& choices) {
+  MatrixPlan plan;
   for (std::size_t i = 0; i < options.cases.size(); ++i)
-    add_work(options.cases[i], static_cast<std::int64_t>(i) + 1, choices, work);
-  if (options.random_cases > 0 && options.draw) RandomWork(options, choices, work).add();
-  return work;
+    add_work(options.cases[i], static_cast<std::int64_t>(i) + 1, choices, plan.work);
+  if (options.random_cases > 0 && options.draw) add_random_work(options, choices, plan);
+  return plan;
 }
 
 /// Judges every item, on `jobs` threads; results in the order of the work whatever the threads did.
@@ -123,6 +81,20 @@ std::vector<JudgedWork> judge_all(const KillOptions& options, const std::vector<
   do_counted(work.size(), options.jobs, options.progress, "cases",
              [&](std::size_t i) { results[i] = judge_work(work[i], options); });
   return results;
+}
+
+/// Cells of the faults that no oracle sees, in their order; those short of cases go to the plan's list.
+void judge_by_laws(const KillOptions& options, const std::vector<FaultChoice>& choices, MatrixPlan& plan,
+                   KillReport& report) {
+  std::vector<LawCells> judged(choices.size());
+  do_counted(choices.size(), options.jobs, options.progress, "faults of laws",
+             [&](std::size_t i) { judged[i] = options.by_law(choices[i], options.random_cases); });
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const std::int64_t found = std::ssize(judged[i].cells);
+    std::ranges::move(judged[i].cells, std::back_inserter(report.cells));
+    std::ranges::move(judged[i].baseline_failures, std::back_inserter(report.baseline_failures));
+    if (found < options.random_cases) plan.short_of_cases.push_back(short_of(choices[i], found, options));
+  }
 }
 
 bool is_judged(CellStatus status) {
@@ -144,24 +116,38 @@ void add_kill(KillRow& row, const KillCell& cell) {
   row.strongest_margin = std::max(row.strongest_margin, cell.margin());
 }
 
+/// The judges of a choice that the options ask.
+std::vector<KillRow> empty_rows(const FaultChoice& choice, const KillOptions& options) {
+  const Fault& fault = *choice.fault;
+  KillRow row;
+  row.fault = choice.text();
+  row.family = fault.family;
+  row.relabel_control = fault.is_relabel_control();
+  std::vector<KillRow> rows;
+  if (!fault.law.empty()) {
+    row.law = fault.law;
+    return {row};
+  }
+  for (const Oracle oracle : options.oracles) {
+    if (!is_asked(options, fault, oracle)) continue;
+    row.oracle = oracle;
+    row.expected = fault.expects(oracle);
+    rows.push_back(row);
+  }
+  return rows;
+}
+
 std::vector<KillRow> rows_of(const std::vector<FaultChoice>& choices, const KillOptions& options,
                              const std::vector<KillCell>& cells) {
   std::vector<KillRow> rows;
-  std::map<std::pair<std::string, Oracle>, std::size_t> place;
+  std::map<std::pair<std::string, std::string>, std::size_t> place;
   for (const FaultChoice& choice : choices) {
-    for (const Oracle oracle : options.oracles) {
-      if (!is_asked(options, *choice.fault, oracle)) continue;
-      if (!place.try_emplace({choice.text(), oracle}, rows.size()).second) continue;
-      KillRow& row = rows.emplace_back();
-      row.fault = choice.text();
-      row.family = choice.fault->family;
-      row.oracle = oracle;
-      row.expected = choice.fault->expects(oracle);
-      row.relabel_control = choice.fault->is_relabel_control();
+    for (KillRow& row : empty_rows(choice, options)) {
+      if (place.try_emplace({row.fault, row.judge()}, rows.size()).second) rows.push_back(std::move(row));
     }
   }
   for (const KillCell& cell : cells) {
-    KillRow& row = rows.at(place.at({cell.fault, cell.oracle}));
+    KillRow& row = rows.at(place.at({cell.fault, cell.judge()}));
     if (cell.status == CellStatus::killed) add_kill(row, cell);
     if (cell.status == CellStatus::relabelled && row.witness.empty()) row.witness = cell.message;
     ++row.counts[cell.status];
@@ -196,7 +182,7 @@ std::string why_inert(const std::vector<KillCell>& cells, const KillRow& row) {
   std::map<std::pair<CellStatus, std::string>, std::int64_t> reasons;
   std::int64_t cases = 0;
   for (const KillCell& cell : cells) {
-    if (cell.fault != row.fault || cell.oracle != row.oracle) continue;
+    if (cell.fault != row.fault || cell.judge() != row.judge()) continue;
     ++cases;
     ++reasons[{cell.status, cell.message}];
   }
@@ -210,24 +196,28 @@ std::string why_inert(const std::vector<KillCell>& cells, const KillRow& row) {
 }
 
 std::string why_unjudged(const KillReport& report, const std::string& fault) {
-  std::vector<std::string_view> blind;
+  std::vector<std::string> blind;
   for (const KillRow& row : report.rows) {
     if (row.fault != fault) continue;
     if (row.expected || row.relabel_control) return why_inert(report.cells, row);
-    blind.push_back(to_string(row.oracle));
+    blind.push_back(row.judge());
   }
   return fmt::format("{} need not see it", fmt::join(blind, ", "));
 }
 
-std::vector<UnjudgedFault> without_evidence(const KillReport& report) {
+std::vector<UnjudgedFault> without_evidence(const KillReport& report,
+                                            const std::vector<UnjudgedFault>& short_of_cases) {
   std::set<std::string> known;  // judged, or already missing
   for (const KillCell& cell : report.cells) {
     if (is_evidence(cell) || says_what_it_is(cell)) known.insert(cell.fault);
   }
   std::vector<UnjudgedFault> missing;
   for (const KillRow& row : report.rows) {
-    if (is_control(row) && !row.relabel_control && !report.only_controls()) continue;
     if (known.insert(row.fault).second) missing.push_back({row.fault, why_unjudged(report, row.fault)});
+  }
+  for (const UnjudgedFault& choice : short_of_cases) {
+    if (std::ranges::find(missing, choice.fault, &UnjudgedFault::fault) == missing.end())
+      missing.push_back(choice);
   }
   return missing;
 }
@@ -250,6 +240,28 @@ std::map<FaultFamily, double> scores_of(const std::vector<KillCell>& cells) {
 }
 
 }  // namespace
+
+CellStatus status_of(Verdict verdict) noexcept {
+  switch (verdict) {
+    case Verdict::passed:
+      return CellStatus::survived;
+    case Verdict::failed:
+      return CellStatus::killed;
+    case Verdict::vacuous:
+    case Verdict::mistrusted:
+      return CellStatus::vacuous;
+    case Verdict::skipped:
+      return CellStatus::not_applicable;
+    case Verdict::timeout:
+      return CellStatus::timeout;
+    case Verdict::error:
+      return CellStatus::error;
+  }
+  return CellStatus::error;
+}
+
+std::string KillCell::judge() const { return law.empty() ? std::string(to_string(oracle)) : law; }
+std::string KillRow::judge() const { return law.empty() ? std::string(to_string(oracle)) : law; }
 
 std::string_view to_string(CellStatus status) noexcept {
   switch (status) {
@@ -306,38 +318,50 @@ Verdict KillReport::verdict(double minimum_score) const {
   };
   const bool scored_low = !score_by_family.empty() && score() < minimum_score;
   const bool anything_shown = std::ranges::any_of(cells, shows);
+  const auto undecided = [](const KillCell& cell) {
+    return cell.relabel_control && cell.status == CellStatus::vacuous;
+  };
   if (!baseline_failures.empty() || !false_alarms.empty() || scored_low ||
       std::ranges::any_of(cells, control_missed) ||
       (!anything_shown && std::ranges::any_of(cells, is_evidence)))
     return Verdict::failed;
-  return without_evidence.empty() && anything_shown ? Verdict::passed : Verdict::vacuous;
+  const bool is_known = without_evidence.empty() && std::ranges::none_of(cells, undecided);
+  return is_known && anything_shown ? Verdict::passed : Verdict::vacuous;
 }
 
 KillReport run_kill_matrix(const KillOptions& options) {
   auto choices = by_family(options.faults.empty() ? every_choice() : options.faults);
   KillReport report;
-  std::erase_if(choices, [&report](const FaultChoice& choice) {
-    if (choice.fault->law.empty()) return false;
-    report.judged_by_law.emplace_back(choice.text(), choice.fault->law);
-    return true;
-  });
-  for (JudgedWork& judged : judge_all(options, plan_work(options, choices))) {
+  for (const FaultChoice& choice : choices) {
+    if (!choice.fault->law.empty()) report.judged_by_law.emplace_back(choice.text(), choice.fault->law);
+  }
+  const auto of_laws = std::ranges::stable_partition(
+      choices, [](const FaultChoice& choice) { return choice.fault->law.empty(); });
+  const std::vector<FaultChoice> by_law(of_laws.begin(), of_laws.end());
+  choices.erase(of_laws.begin(), of_laws.end());
+  MatrixPlan plan = plan_work(options, choices);
+  for (JudgedWork& judged : judge_all(options, plan.work)) {
     const bool is_new =
         report.baseline_failures.empty() || report.baseline_failures.back() != judged.baseline_failure;
     if (!judged.baseline_failure.empty() && is_new)
       report.baseline_failures.push_back(std::move(judged.baseline_failure));
     std::ranges::move(judged.cells, std::back_inserter(report.cells));
   }
+  if (options.by_law && options.random_cases > 0) {
+    judge_by_laws(options, by_law, plan, report);
+    choices.insert(choices.end(), by_law.begin(), by_law.end());
+    choices = by_family(std::move(choices));
+  }
   report.rows = rows_of(choices, options, report.cells);
   report.score_by_family = scores_of(report.cells);
-  report.without_evidence = without_evidence(report);
+  report.without_evidence = without_evidence(report, plan.short_of_cases);
   for (const KillCell& cell : report.cells) {
     if (is_false_alarm(cell))
-      report.false_alarms.push_back(fmt::format("{} is flagged under {}: {} ({})", cell.fault,
-                                                to_string(cell.oracle), cell.case_line, why_flagged(cell)));
+      report.false_alarms.push_back(fmt::format("{} is flagged under {}: {} ({})", cell.fault, cell.judge(),
+                                                cell.case_line, why_flagged(cell)));
     if (!cell.expected || cell.status != CellStatus::survived) continue;
     report.survivors.push_back(
-        fmt::format("{} survives under {}: {}", cell.fault, to_string(cell.oracle), cell.case_line));
+        fmt::format("{} survives under {}: {}", cell.fault, cell.judge(), cell.case_line));
   }
   return report;
 }

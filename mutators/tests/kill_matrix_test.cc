@@ -7,6 +7,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <map>
+#include <set>
 
 #include "random_cases.h"
 
@@ -472,11 +473,12 @@ TEST(KillMatrixScore, TheControlIsInNoScoreAndMustBeDetected) {
   EXPECT_EQ(run({&missed, &kKilled, &elsewhere}).verdict(), Verdict::failed);
 }
 
-TEST(KillMatrixScore, AControlAloneThatNoOracleJudgedIsNamed) {
+TEST(KillMatrixScore, AControlThatNoOracleJudgedIsNamed) {
   const Fault inert = made("control", 'Z', damaged<zero_a_down>, always);
   EXPECT_THAT(run({&inert}).without_evidence, ElementsAre(unjudged("control", HasSubstr("cannot act"))));
   EXPECT_EQ(run({&inert}).verdict(), Verdict::vacuous);
-  EXPECT_THAT(run({&kKilled, &inert}).without_evidence, IsEmpty()) << "beside faults it is no fault";
+  EXPECT_EQ(run({&kKilled, &inert}).verdict(), Verdict::vacuous)
+      << "it is what shows that faults can be seen";
 }
 
 TEST(KillMatrixRows, CountStatusesAndKeepTheWeakestAndStrongestMargin) {
@@ -562,18 +564,100 @@ TEST(KillMatrixRandomCases, AreDrawnUntilEnoughApply) {
   for (const KillCell& cell : report.cells) EXPECT_EQ(cell.config, "random");
 }
 
-TEST(KillMatrixRandomCases, StopAfterTwentyDrawsForEachWantedCase) {
+TEST(KillMatrixRandomCases, FewerThanWereAskedForAreNoPass) {
+  const Fault rare = made("rare", 'A', damaged<zero_a_down>, [](const Case& c, std::string_view) {
+    return c.seed < 2 ? std::nullopt : std::optional<std::string>("not this one");
+  });
+  KillOptions options;
+  options.faults = {{&rare, ""}};
+  options.oracles = {Oracle::layout};
+  options.random_cases = 3;
+  options.draw = [](std::uint64_t index) {
+    Case c = hand_picked("seed", "seed:tp2");
+    c.seed = index;
+    return c;
+  };
+  const KillReport report = run_kill_matrix(options);
+  EXPECT_EQ(report.score(), 1.0);
+  EXPECT_THAT(report.without_evidence,
+              ElementsAre(unjudged("rare", Eq("acts on 2 random cases, 3 were asked for"))));
+  EXPECT_EQ(report.verdict(), Verdict::vacuous);
+  options.random_cases = 2;
+  EXPECT_TRUE(run_kill_matrix(options).passed());
+}
+
+TEST(KillMatrixRandomCases, OfOneFaultAreAllDifferent) {
+  // Two forms that are moved alike, and each draw is a new one.
+  Fault fault = made("forms", 'A', damaged<zero_a_down>, [](const Case& c, std::string_view) {
+    return c.target.tp_degree() == 4 ? std::nullopt : std::optional<std::string>("not at four ranks");
+  });
+  fault.arguments = {"one", "two"};
+  fault.steer = [](Case& c, Stream&) { c.target = parse_layout_name("seed:tp4"); };
+  KillOptions options;
+  options.faults = choices_of(fault);
+  options.oracles = {Oracle::layout};
+  options.random_cases = 4;
+  options.draw = [](std::uint64_t index) {
+    Case c = hand_picked("seed", "seed:tp2");
+    c.seed = index;
+    return c;
+  };
+  std::map<std::string, std::set<std::string>> lines;
+  for (const KillCell& cell : run_kill_matrix(options).cells) lines[cell.fault].insert(cell.case_line);
+  EXPECT_EQ(lines.size(), 2U);
+  for (const auto& [form, cases] : lines) EXPECT_EQ(cases.size(), 4U) << form;
+}
+
+TEST(KillMatrixRandomCases, OfAFaultThatNoOracleSeesAreJudgedByItsLaw) {
+  Fault fault = made("unseen", 'D', nothing);
+  fault.oracles = {};
+  fault.law = "some_law";
+  KillOptions options;
+  options.faults = {{&kKilled, ""}, {&fault, ""}};
+  options.oracles = {Oracle::layout};
+  options.random_cases = 2;
+  options.draw = [](std::uint64_t index) {
+    Case c = hand_picked("seed", "seed:tp2");
+    c.seed = index;
+    return c;
+  };
+  options.by_law = [](const FaultChoice& choice, std::int64_t cases) {
+    LawCells judged;
+    for (std::int64_t i = 1; i <= cases; ++i) {
+      KillCell& cell = judged.cells.emplace_back();
+      cell.fault = choice.text();
+      cell.family = choice.fault->family;
+      cell.law = choice.fault->law;
+      cell.case_line = "case " + std::to_string(i);
+      cell.case_number = i;
+      cell.status = i == 1 ? CellStatus::killed : CellStatus::survived;
+    }
+    return judged;
+  };
+  const KillReport report = run_kill_matrix(options);
+  EXPECT_EQ(report.score_by_family.at('D'), 0.5);
+  EXPECT_THAT(report.survivors, ElementsAre("unseen survives under some_law: case 2"));
+  EXPECT_EQ(report.verdict(), Verdict::failed);
+  ASSERT_EQ(report.rows.size(), 2U);
+  EXPECT_EQ(report.rows[1].judge(), "some_law");
+  EXPECT_EQ(report.rows[1].cases_to_first_kill, 1);
+}
+
+TEST(KillMatrixRandomCases, StopAfterTwentyDrawsForEachWantedCaseAndFourHundredAtLeast) {
   const Fault fault = made("nowhere", 'A', damaged<zero_a_down>, always);
   std::uint64_t drawn = 0;
   KillOptions options;
   options.faults = {{&fault, ""}};
-  options.random_cases = 3;
   options.draw = [&](std::uint64_t) {
     ++drawn;
     return hand_picked("seed", "seed:tp2");
   };
-  EXPECT_THAT(run_kill_matrix(options).cells, IsEmpty());
-  EXPECT_EQ(drawn, 60U);
+  for (const auto& [cases, draws] : {std::pair{3, 400U}, {30, 600U}}) {
+    drawn = 0;
+    options.random_cases = cases;
+    EXPECT_THAT(run_kill_matrix(options).cells, IsEmpty());
+    EXPECT_EQ(drawn, draws);
+  }
 }
 
 TEST(KillMatrixRandomCases, AreMovedTowardAFaultThatTheyDoNotSuit) {
@@ -633,7 +717,11 @@ TEST(KillMatrixRandomCases, ThatAFaultIsMovedToServeTheOthersToo) {
   options.faults = {{&mover, ""}, {&rider, ""}};
   options.oracles = {Oracle::layout};
   options.random_cases = 2;
-  options.draw = [](std::uint64_t) { return hand_picked("seed", "seed:tp2"); };
+  options.draw = [](std::uint64_t index) {
+    Case c = hand_picked("seed", "seed:tp2");
+    c.seed = index;
+    return c;
+  };
   EXPECT_TRUE(run_kill_matrix(options).passed());
 }
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "fault_draws.h"
+#include "sees_shards.h"
 #include "shardcheck/model/consumer.h"
 #include "shardcheck/mutators/counted_work.h"
 #include "shardcheck/mutators/effective.h"
@@ -66,6 +68,7 @@ SmallestModel smallest_model(const FaultChoice& choice, const Judge& judge, cons
   SmallestModel result{.judge = judge.name, .expected = judge.expected};
   RunOptions options;
   options.shrink_steps = kShrinkSteps;
+  options.shrink_seconds = std::numeric_limits<double>::infinity();  // the same on every machine
   for (Case c : cases) {
     c.fault = choice.text();
     if (judge.arithmetic) c.arithmetic = *judge.arithmetic;
@@ -133,7 +136,7 @@ class Faded {
       return Workbench::first_difference(bench_.target(), right_, shards).has_value();
     };
     if (oracle == Oracle::layout || !differs()) return differs();
-    return bench_.judge_shards(oracle, subject_, shards).verdict == Verdict::failed;
+    return sees_shards(bench_, oracle, subject_, shards);
   }
 
   ShardedTensors faded(double share) const {
@@ -206,6 +209,16 @@ std::vector<std::string> FaultPower::problems() const {
   for (const SmallestModel& model : models) {
     if (!model.expected || model.detected || model.cases == 0) continue;
     found.push_back(fmt::format("{} is not seen by {} in {} cases", fault, model.judge, model.cases));
+  }
+  return found;
+}
+
+std::vector<std::string> FaultPower::gaps() const {
+  if (!acted()) return {fmt::format("{} acted in no case", fault)};
+  std::vector<std::string> found;
+  for (const SmallestModel& model : models) {
+    if (model.expected && model.cases == 0)
+      found.push_back(fmt::format("{} was put to {} in no case", fault, model.judge));
   }
   return found;
 }

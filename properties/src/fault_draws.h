@@ -5,15 +5,15 @@
 #include <optional>
 #include <vector>
 
-#include "shardcheck/mutators/fault.h"
+#include "shardcheck/mutators/case_search.h"
 
 namespace shardcheck {
 
 /// The number of draws per wanted case before a fault goes without.
 inline constexpr std::int64_t kDrawsPerActingCase = 20;
 
-/// Case `index` of a seed: f32 under native, without a fault. `law` draws it; empty:
-/// sharded_equals_reference.
+/// Case `index` of a seed: f32, without a fault. `law` draws it; empty: sharded_equals_reference under
+/// native.
 Case drawn_case(std::uint64_t seed, std::uint64_t index, std::string_view law = {});
 
 /// The drawn case as suited_to moves it, nullopt where the choice does not act on that either.
@@ -22,14 +22,7 @@ std::optional<Case> acting_case(const FaultChoice& choice, const Case& drawn, st
 /// The first `wanted` such cases, fewer where 20 draws for each do not suffice.
 std::vector<Case> acting_cases(const FaultChoice& choice, std::uint64_t seed, std::int64_t wanted);
 
-/// One case for the faults that act on it.
-struct SharedCase {
-  Case value;  // without a fault
-  std::vector<FaultChoice> faults;
-};
-
-/// Cases on which each choice acts `wanted` times, as far as 20 draws for each suffice, shared among the
-/// choices.
+/// Cases on which each choice acts `wanted` times, as far as find_cases finds them.
 std::vector<SharedCase> shared_cases(const std::vector<FaultChoice>& choices, std::uint64_t seed,
                                      std::int64_t wanted);
 

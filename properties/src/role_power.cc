@@ -6,9 +6,9 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <stdexcept>
 #include <utility>
 
+#include "sees_shards.h"
 #include "shardcheck/model/consumer.h"
 #include "shardcheck/mutators/counted_work.h"
 #include "shardcheck/properties/detection_power.h"
@@ -109,11 +109,7 @@ class Trial {
   }
 
   bool sees(Oracle oracle, const ShardedTensors& shards) {
-    try {
-      return bench_.judge_shards(oracle, subject_, shards).verdict == Verdict::failed;
-    } catch (const std::invalid_argument&) {
-      return true;  // ranks that route tokens to other experts bring other sizes to a collective
-    }
+    return sees_shards(bench_, oracle, subject_, shards);
   }
 
   /// nullopt where there is nothing to change.
@@ -279,6 +275,17 @@ std::vector<std::string> RolePower::problems() const {
     const bool must_see = reaches_logits && change == Change::shard;
     if (must_see && exact[i].detected != exact[i].trials) found.push_back(describe(*this, change, "exact"));
     if (!reaches_logits && exact[i].detected > 0) found.push_back(describe(*this, change, "exact"));
+  }
+  return found;
+}
+
+std::vector<std::string> RolePower::gaps() const {
+  std::vector<std::string> found;
+  for (const Change change : kChanges) {
+    // No shard holds unused rows alone.
+    const bool exists = reaches_logits || change != Change::shard;
+    if (exists && layout[static_cast<std::size_t>(change)].trials == 0)
+      found.push_back(fmt::format("{}: no trial had a {} of {} to change", family, to_string(change), role));
   }
   return found;
 }

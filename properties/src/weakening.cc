@@ -272,11 +272,20 @@ std::int64_t WeakeningReport::survivors() const {
 
 std::vector<std::string> WeakeningReport::problems() const {
   std::vector<std::string> found;
-  if (survivors() == 0) found.push_back(fmt::format("{}: no fault survives", weakening->name));
+  if (survivors() == 0 && !faults.empty() && !some_faults)
+    found.push_back(fmt::format("{}: no fault survives", weakening->name));
   if (false_alarms > 0)
     found.push_back(
         fmt::format("{}: right shards are flagged in {} of {} cases", weakening->name, false_alarms, cases));
   return found;
+}
+
+std::vector<std::string> WeakeningReport::gaps() const {
+  if (faults.empty())
+    return {fmt::format("{}: {} sees none of the faults", weakening->name, to_string(weakening->oracle))};
+  if (some_faults && survivors() == 0)
+    return {fmt::format("{}: none of the chosen faults survives", weakening->name)};
+  return {};
 }
 
 std::vector<WeakeningReport> weaken(const WeakeningOptions& options) {
@@ -291,6 +300,7 @@ std::vector<WeakeningReport> weaken(const WeakeningOptions& options) {
   std::map<std::string, std::size_t> place;
   for (std::size_t i = 0; i < weakenings.size(); ++i) {
     reports[i].weakening = weakenings[i];
+    reports[i].some_faults = !options.faults.empty();
     for (const FaultChoice& choice : choices) {
       place.emplace(choice.text(), reports[i].faults.size());
       reports[i].faults.push_back({.fault = choice.text(), .family = choice.fault->family, .example = {}});

@@ -23,7 +23,9 @@ CommandLine command_line() {
       "same\ncase passes without it; scores are per family and never pooled.",
       "kill --fault='reverse_*' --oracle=native --cases=20");
   return line.value("fault", "GLOB", "only these faults, e.g. 'slice_*' or reverse_rank_order:o_proj")
-      .value("oracle", "LIST", "only these of layout,exact,tree,native (default: all but exact)")
+      .value("oracle", "LIST",
+             "only these of layout,exact,tree,native, also where they need not see it (default: those that "
+             "must)")
       .value("cases", "N", "random cases per fault beside the recorded configurations (default 10)")
       .value("min-score", "SHARE", "fail below this score of any family (default 1.0)")
       .seed()
@@ -38,15 +40,14 @@ void print_verdict(const KillReport& report, double minimum, double seconds) {
       report.score_by_family.empty() ? "" : " (asked for " + format_share(minimum) + ")";
   std::vector<std::string> counts = {
       format_noun(static_cast<std::int64_t>(report.survivors.size()), "survivor")};
+  if (!report.baseline_failures.empty())
+    counts.push_back(
+        format_noun(static_cast<std::int64_t>(report.baseline_failures.size()), "failed baseline"));
   if (!report.false_alarms.empty())
     counts.push_back(format_noun(static_cast<std::int64_t>(report.false_alarms.size()), "false alarm"));
   if (const std::string first = describe_first_kills(report); !first.empty()) counts.push_back(first);
-  print_line(fmt::format("\n{}  {}: {}{}, {}   {}",
-                         code == kPassed   ? paint(Tone::good, "PASSED")
-                         : code == kFailed ? paint(Tone::bad, "FAILED")
-                                           : paint(Tone::doubtful, "INCONCLUSIVE"),
-                         describe_faults(report), describe_score(report), asked, join(counts, ", "),
-                         format_seconds(seconds)));
+  print_line(fmt::format("\n{}  {}: {}{}, {}   {}", painted_verdict(code), describe_faults(report),
+                         describe_score(report), asked, join(counts, ", "), format_seconds(seconds)));
 }
 
 int run(const std::vector<std::string>& words) {
@@ -76,6 +77,7 @@ int run(const std::vector<std::string>& words) {
     print_section("Kill matrix", kKillTableNote);
     print(kill_table(*report.kill));
   } else {
+    for (const std::string& failure : report.kill->baseline_failures) print_line("baseline: " + failure);
     for (const auto* lines : {&report.kill->survivors, &report.kill->false_alarms})
       for (const std::string& line : *lines) print_line(line);
   }

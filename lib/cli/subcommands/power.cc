@@ -74,11 +74,7 @@ void print_tables(const PowerReport& report) {
 void print_verdict(const PowerReport& report, double seconds) {
   for (const std::string& line : report.problems()) print_line(paint(Tone::bad, line));
   for (const std::string& line : report.gaps()) print_line(paint(Tone::doubtful, line));
-  const int code = report.exit_code();
-  print_line(fmt::format("\n{}  {}, {}, {}   {}",
-                         code == kPassed   ? paint(Tone::good, "PASSED")
-                         : code == kFailed ? paint(Tone::bad, "FAILED")
-                                           : paint(Tone::doubtful, "INCONCLUSIVE"),
+  print_line(fmt::format("\n{}  {}, {}, {}   {}", painted_verdict(report.exit_code()),
                          format_noun(std::ssize(report.faults), "form of a fault", "forms of faults"),
                          format_noun(std::ssize(report.places), "hard place"),
                          format_noun(std::ssize(report.roles), "role"), format_seconds(seconds)));

@@ -199,12 +199,8 @@ std::string summary(const Report& report) {
 }
 
 void print_verdict(const Report& report) {
-  const bool passed = report.exit_code == kPassed;
-  std::string word = verdict_word(report.exit_code);
-  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::toupper(c); });
-  const Tone tone = passed ? Tone::good : report.exit_code == kInconclusive ? Tone::doubtful : Tone::bad;
-  print_line(
-      fmt::format("\n{}  {}   {}", paint(tone, word), summary(report), format_seconds(report.seconds)));
+  print_line(fmt::format("\n{}  {}   {}", painted_verdict(report.exit_code), summary(report),
+                         format_seconds(report.seconds)));
 }
 
 class Run {

@@ -24,7 +24,7 @@ CommandLine command_line() {
   CommandLine line(
       "weaken", "[OPTIONS]",
       "Replaces oracles by weaker checks that people rely on and says which faults would survive. "
-      "Fails\nwhere none would: then the check is not needed.",
+      "Fails\nwhere none of all faults would: then the check is not needed.",
       "weaken --check=sums --fault='slice_*'");
   return line.value("check", "NAME", "only this weakened check, e.g. sums (default: all)")
       .value("fault", "GLOB", "only these faults, e.g. 'slice_*' or reverse_rank_order:o_proj")
@@ -58,13 +58,12 @@ void print_survivors(const WeakeningRun& run) {
 
 void print_verdict(const WeakeningRun& run, double seconds) {
   for (const std::string& problem : run.problems()) print_line(paint(Tone::bad, problem));
+  for (const std::string& gap : run.gaps()) print_line(paint(Tone::doubtful, gap));
   std::int64_t survivors = 0;
   for (const WeakeningReport& report : run.reports) survivors += report.survivors();
-  print_line(
-      fmt::format("\n{}  {}, {} under them   {}",
-                  run.exit_code() == kPassed ? paint(Tone::good, "PASSED") : paint(Tone::bad, "FAILED"),
-                  format_noun(std::ssize(run.reports), "weakened check"), format_noun(survivors, "survivor"),
-                  format_seconds(seconds)));
+  print_line(fmt::format("\n{}  {}, {} under them   {}", painted_verdict(run.exit_code()),
+                         format_noun(std::ssize(run.reports), "weakened check"),
+                         format_noun(survivors, "survivor"), format_seconds(seconds)));
 }
 
 int run(const std::vector<std::string>& words) {

@@ -111,10 +111,10 @@ class Map {
   std::vector<MapLine> lines_of(const Block& block) const {
     std::vector<MapLine> lines;
     for (const RankLines& rank : ranks_) {
-      std::string expected = kept_of(block, runs_of_tensor(rank.expected, entry_));
-      std::string found = kept_of(block, runs_of_tensor(rank.found, entry_));
+      const std::string expected = kept_of(block, runs_of_tensor(rank.expected, entry_));
+      const std::string found = kept_of(block, runs_of_tensor(rank.found, entry_));
       if (expected.empty() && found.empty() && !lines.empty()) continue;
-      lines.push_back({rank_text(rank), shown(std::move(expected)), shown(std::move(found))});
+      lines.push_back({rank_text(rank), shown(expected), shown(found)});
     }
     return lines;
   }

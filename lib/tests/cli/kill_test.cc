@@ -70,6 +70,14 @@ TEST(Kill, AFaultThatOnlyALawDetectsIsNamedWithItsLaw) {
       contains(result.out, "not in the matrix: split_by_thread_count: no oracle can see it, the law " +
                                judged[0].at("law").get<std::string>() + " does\n"))
       << result.out;
+  const Result judged_by_it = shardcheck_in(
+      folder.path(), {"kill", "--fault=split_by_thread_count", "--cases=2", "--report=json:law.json"});
+  EXPECT_EQ(judged_by_it.code, 0) << judged_by_it.out;
+  const json row = json::parse(read_file(folder / "law.json")).at("kill_matrix").at("rows").at(0);
+  EXPECT_EQ(row.at("oracle"), "law");
+  EXPECT_EQ(row.at("law"), judged[0].at("law"));
+  EXPECT_EQ(row.at("killed"), 2);
+  EXPECT_TRUE(contains(judged_by_it.out, "2/2")) << judged_by_it.out;
 }
 
 TEST(Kill, ByDefaultEachFaultIsJudgedUnderTheOraclesThatMustDetectIt) {

@@ -53,7 +53,7 @@ TEST(Weaken, TextReportAndPageHoldEveryWeakenedCheck) {
   const Result result =
       shardcheck_in(folder.path(), {"weaken", "--fault=rotate_norm*", "--cases=1", "--seed=4",
                                     "--report=json:r.json", "--markdown=page.md"});
-  EXPECT_EQ(result.code, 1) << "one fault does not survive every weakened check";
+  EXPECT_EQ(result.code, 3) << "that one fault does not survive every weakened check proves nothing";
   const json report = json::parse(read_file(folder / "r.json"));
   EXPECT_THAT(schema_problems("weaken_report.schema.json", report), IsEmpty());
   const std::string page = read_file(folder / "page.md");
@@ -74,6 +74,10 @@ TEST(Weaken, OneCheckAloneListsItsSurvivors) {
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("rotate_norm_by_rank survives: sharded_equals_reference "));
   expect_refusal(shardcheck_in(folder.path(), {"weaken", "--check=sum"}), 2, "did you mean sums?");
+  const Result blind =
+      shardcheck_in(folder.path(), {"weaken", "--check=sums", "--fault=missing_all_reduce:down"});
+  EXPECT_EQ(blind.code, 3) << blind.out;
+  EXPECT_THAT(blind.out, HasSubstr("sums: layout sees none of the faults\n"));
 }
 
 }  // namespace

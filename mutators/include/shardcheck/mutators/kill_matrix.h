@@ -25,8 +25,10 @@ enum class CellStatus : std::uint8_t {
   error
 };
 std::string_view to_string(CellStatus status) noexcept;
+/// What a verdict on the faulty subject makes of a cell whose baseline passed.
+CellStatus status_of(Verdict verdict) noexcept;
 
-/// One fault on one case under one oracle.
+/// One fault on one case under one oracle, or under the law that alone detects it.
 struct KillCell {
   std::string fault;  // with its argument
   FaultFamily family = 'F';
@@ -39,11 +41,13 @@ struct KillCell {
   CellStatus status = CellStatus::survived;
   double deviation = 0.0;  // max |logit difference| (native, tree)
   double threshold = 0.0;
-  std::string message;  // why, for everything but a kill; the witness permutation of a relabelled cell
+  std::string message;   // why, for everything but a kill; the witness permutation of a relabelled cell
+  std::string law = {};  // in place of the oracle, of a fault that no oracle sees
   double margin() const { return threshold > 0 ? deviation / threshold : 0.0; }
+  std::string judge() const;  // the oracle, or the law
 };
 
-/// All cells of one fault under one oracle.
+/// All cells of one fault under one oracle, or under its law.
 struct KillRow {
   std::string fault;
   FaultFamily family = 'F';
@@ -58,6 +62,14 @@ struct KillRow {
   /// moved toward the fault count like those that need not be. 0: never killed.
   std::int64_t cases_to_first_kill = 0;
   std::string first_killing_case;
+  std::string law = {};       // as in KillCell
+  std::string judge() const;  // the oracle, or the law
+};
+
+/// Cells of a fault that no oracle sees, and the cases that its law fails on without it.
+struct LawCells {
+  std::vector<KillCell> cells;
+  std::vector<std::string> baseline_failures;
 };
 
 struct KillOptions {
@@ -67,12 +79,16 @@ struct KillOptions {
   std::vector<Case> cases;                        // cases every fault is tried on
   std::int64_t random_cases = 0;                  // further cases per fault where it is applicable
   std::function<Case(std::uint64_t index)> draw;  // random case number i
+  /// Judges a fault that no oracle sees on random cases of its law that it acts on. Empty: such faults go
+  /// without a row.
+  std::function<LawCells(const FaultChoice& choice, std::int64_t cases)> by_law;
   double case_timeout_seconds = 60.0;
   int jobs = 1;
   ProgressSink progress;
 };
 
-/// A chosen fault of which nothing is known: no oracle that has to detect it judged a case it acts on.
+/// A chosen fault of which too little is known: no oracle that has to detect it judged a case it acts on, or
+/// it acts on fewer random cases than were asked for.
 struct UnjudgedFault {
   std::string fault;
   std::string reason;  // "cannot act on 5 of 5 cases (one rank: ...)"
@@ -89,8 +105,9 @@ struct KillReport {
   /// "CONTROL is flagged under ORACLE: CASE LINE (WHY)": relabellings that an oracle took for faults, and
   /// such whose witness the bytes do not bear out.
   std::vector<std::string> false_alarms;
-  std::vector<UnjudgedFault> without_evidence;  // in the order of the rows; controls only when alone
-  /// Chosen faults that no oracle can see, each with the law that detects it: they have no cells here.
+  /// In the order of the rows; then those short of random cases.
+  std::vector<UnjudgedFault> without_evidence;
+  /// Chosen faults that no oracle can see, each with the law that detects it.
   std::vector<std::pair<std::string, std::string>> judged_by_law;
   double score() const;        // worst family; 0 when no family has a score
   bool only_controls() const;  // faults of family Z alone: there is nothing to score
@@ -99,7 +116,7 @@ struct KillReport {
   double median_cases_to_first_kill() const;
   /// failed: a baseline failed, a control was missed or a relabelling flagged, a family scores below the
   /// minimum, or cells were judged and none was killed. Else vacuous (inconclusive) while a fault has no
-  /// evidence or nothing was judged.
+  /// evidence, a relabelling could not be judged or nothing was judged.
   Verdict verdict(double minimum_score = 1.0) const;
   bool passed(double minimum_score = 1.0) const { return verdict(minimum_score) == Verdict::passed; }
 };

@@ -28,7 +28,7 @@ struct SmallestModel {
   bool expected = false;        // the fault declares that it is detected
   std::int64_t cases = 0;       // it acted on, up to the first that showed it
   bool detected = false;        // in one of them
-  std::int64_t parameters = 0;  // of the minimal case: simplified until no simpler one shows the fault
+  std::int64_t parameters = 0;  // of the minimal case, found in at most 200 steps
   std::string minimal = {};     // that case, as a line to replay but for `layout`
 };
 
@@ -48,6 +48,7 @@ struct FaultPower {
   bool acted() const;
   /// "FAULT is not seen under JUDGE in N cases", for every judge that has to see it.
   std::vector<std::string> problems() const;
+  std::vector<std::string> gaps() const;  // judges that have to see it and were asked in no case
 };
 
 /// One hard place and what each oracle says about a mistake there.
@@ -76,6 +77,7 @@ struct RolePower {
   bool reaches_logits = true;  // false: embedding rows that no token looks up, experts that none is routed to
   std::array<Rate, 3> layout = {}, exact = {};  // by Change
   std::vector<std::string> problems() const;    // layout below 1, exact below 1 for a whole shard
+  std::vector<std::string> gaps() const;        // changes that were tried in no trial
 };
 
 struct PowerOptions {

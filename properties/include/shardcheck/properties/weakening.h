@@ -58,7 +58,9 @@ struct WeakeningReport {
   std::int64_t cases = 0;             // without a fault that were judged
   std::int64_t false_alarms = 0;      // of them
   std::int64_t survivors() const;
+  bool some_faults = false;                   // a choice of faults: that none of them survives proves nothing
   std::vector<std::string> problems() const;  // no fault survives, or right shards are flagged
+  std::vector<std::string> gaps() const;      // nothing is known of the check
 };
 
 struct WeakeningOptions {
