@@ -339,7 +339,7 @@ class Parts(unittest.TestCase):
         self.assertEqual(findings.message_of("x\nfinding: t: ranks differ\nSUMMARY: AddressSanitizer: x\n"), "ranks differ")
         self.assertEqual(findings.message_of("SUMMARY: AddressSanitizer: heap-buffer-overflow a.cc:3\n"),
                          "AddressSanitizer: heap-buffer-overflow a.cc:3")
-        same = [findings.signature_of("t", text) for text in ("row 3 of 0x7f", "row 14 of 0x11")]
+        same = [findings.signature_of("t", text) for text in ("row 3 of 0x7f in 'a'", "row 14 of 0x11 in 'b c'")]
         self.assertEqual(same[0], same[1])
         self.assertNotEqual(same[0], findings.signature_of("t", "column 3"))
 

@@ -42,8 +42,9 @@ def message_of(log):
 
 
 def signature_of(target, message):
-    """Two findings are one where their messages differ in numbers alone."""
-    return target + " " + re.sub(r"0x[0-9a-f]+|\d+", "#", message)[:200]
+    """Two findings are one where their messages differ in numbers and quoted text alone."""
+    unquoted = re.sub(r"'[^']*'|\"[^\"]*\"", "''", message)
+    return target + " " + re.sub(r"0x[0-9a-f]+|\d+", "#", unquoted)[:120]
 
 
 def case_laws(target, text, known_laws):
