@@ -30,7 +30,7 @@ list(FILTER lib_tests EXCLUDE REGEX "/(cli|consumer)/")
 shardcheck_tests(lib_tests FOLDER lib/tests SOURCES ${lib_tests} LINK shardcheck_core Boost::headers)
 # Private headers include each other by their path in lib/src; tests of them too.
 target_include_directories(lib_tests PRIVATE ${PROJECT_SOURCE_DIR}/lib/src)
-foreach(room tolerance mutators properties)
+foreach(room tolerance mutators properties fuzz)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${room}/tests/*_test.cc)
   shardcheck_tests(${room}_tests FOLDER ${room}/tests SOURCES ${sources} LINK shardcheck_${room})
   target_include_directories(${room}_tests PRIVATE ${PROJECT_SOURCE_DIR}/${room}/src)
@@ -55,7 +55,9 @@ add_test(NAME house.install_deps_needs_apt_alone
          COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/install_deps_test.py)
 add_test(NAME house.commit_is_of_the_source_tree
          COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/commit_test.py $<TARGET_FILE:shardcheck>)
-set(house_tests house.lint house.lint_fires_on_every_rule house.documented_examples_compile
+add_test(NAME house.nightly_finds_and_tells COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/nightly_test.py)
+add_test(NAME house.selftest_patches_apply COMMAND ${SHARDCHECK_PYTHON} ${PROJECT_SOURCE_DIR}/ci/selftest/apply_test.py)
+set(house_tests house.nightly_finds_and_tells house.selftest_patches_apply house.lint house.lint_fires_on_every_rule house.documented_examples_compile
                 house.tidy_checks_every_file house.units_join_what_does_not_clash house.install_deps_needs_apt_alone house.commit_is_of_the_source_tree)
 if(SHARDCHECK_CLANG_FORMAT)
   add_test(NAME house.format COMMAND ${PROJECT_SOURCE_DIR}/ci/format --check)
@@ -70,9 +72,13 @@ if(NOT SHARDCHECK_SANITIZE AND NOT SHARDCHECK_FETCHED)
 endif()
 set_tests_properties(${house_tests} PROPERTIES TIMEOUT 300 LABELS house)
 
-# Every recorded verdict of the corpus still holds.
-add_test(NAME corpus.recorded_verdicts_hold COMMAND shardcheck replay ${PROJECT_SOURCE_DIR}/corpus)
+# Every file of the corpus is complete, canonical and no repetition, and every recorded verdict still holds.
+add_test(NAME corpus.recorded_verdicts_hold COMMAND shardcheck corpus verify ${PROJECT_SOURCE_DIR}/corpus)
 set_tests_properties(corpus.recorded_verdicts_hold PROPERTIES TIMEOUT 120)
+
+# Every target holds on its seeds.
+add_test(NAME fuzz.seeds_replay COMMAND fuzz_replay ${PROJECT_SOURCE_DIR}/corpus/seeds)
+set_tests_properties(fuzz.seeds_replay PROPERTIES TIMEOUT 120)
 
 # The threads of the laws and of the kill matrix, as the program uses them, and under ThreadSanitizer the tests of what
 # threads share: what `ctest --preset tsan` runs.

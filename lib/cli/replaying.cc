@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
 
 #include "exit_code.h"
 #include "shardcheck/checkpoint/safetensors.h"
@@ -15,9 +16,6 @@
 
 namespace shardcheck {
 namespace {
-
-// A case line is at most 4096 bytes; the rest of a file is comments.
-constexpr std::size_t kLongestCaseFileBytes = 1 << 20;
 
 int exit_code_of_verdict(Verdict verdict) {
   switch (verdict) {
@@ -40,14 +38,35 @@ Tone tone_of(int exit_code) {
   return exit_code == 0 ? Tone::good : exit_code == 3 ? Tone::doubtful : Tone::bad;
 }
 
-std::optional<Verdict> recorded_verdict(const CaseFile& file) {
-  for (const auto& [key, value] : file.header) {
+using Header = std::vector<std::pair<std::string, std::string>>;
+
+std::optional<Verdict> recorded_verdict(const Header& header) {
+  for (const auto& [key, value] : header) {
     if (key != "verdict") continue;
     const auto verdict = verdict_from(value);
     if (!verdict) throw InvalidInput(fmt::format("verdict '{}' is unknown; allowed: passed, failed", value));
     return verdict;
   }
   return std::nullopt;
+}
+
+Replay invalid_replay(const std::string& origin, const std::string& why) {
+  Replay replay;
+  replay.origin = origin;
+  replay.invalid = why;
+  return replay;
+}
+
+Replay replay_recorded(const Header& header, const Case& c, const std::string& origin) {
+  try {
+    const auto recorded = recorded_verdict(header);
+    Replay replay = replay_case(c);
+    replay.recorded = recorded;
+    replay.origin = origin;
+    return replay;
+  } catch (const InvalidInput& error) {
+    return invalid_replay(origin, error.what());
+  }
 }
 
 }  // namespace
@@ -58,6 +77,14 @@ int Replay::exit_code() const {
   return outcome.refused ? kInvalid : exit_code_of_verdict(outcome.verdict);
 }
 
+bool names_a_file(const std::string& word) {
+  std::error_code error;
+  return word.find('/') != std::string::npos || word.ends_with(".case") || is_batch(word) ||
+         std::filesystem::exists(word, error);
+}
+
+bool is_batch(const std::filesystem::path& file) { return file.extension() == ".batch"; }
+
 std::vector<std::filesystem::path> case_files(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -66,7 +93,8 @@ std::vector<std::filesystem::path> case_files(const std::filesystem::path& path)
   std::vector<fs::path> files;
   fs::recursive_directory_iterator entry(path, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error))
-    if (entry->path().extension() == ".case" && entry->is_regular_file(error)) files.push_back(entry->path());
+    if ((entry->path().extension() == ".case" || is_batch(entry->path())) && entry->is_regular_file(error))
+      files.push_back(entry->path());
   if (error) throw IoError(fmt::format("{}: {}", path.string(), error.message()));
   std::sort(files.begin(), files.end());
   return files;
@@ -84,18 +112,21 @@ Replay replay_case(const Case& c) {
   return replay;
 }
 
-Replay replay_file(const std::filesystem::path& file) {
-  Replay replay;
+std::vector<Replay> replay_file(const std::filesystem::path& file) {
   try {
-    const CaseFile parsed = parse_case_file(read_text(file, kLongestCaseFileBytes), file.string());
-    const auto recorded = recorded_verdict(parsed);
-    replay = replay_case(parsed.value);
-    replay.recorded = recorded;
+    const std::string text = read_text(file, kLongestCaseFileBytes);
+    if (!is_batch(file)) {
+      const CaseFile parsed = parse_case_file(text, file.string());
+      return {replay_recorded(parsed.header, parsed.value, file.string())};
+    }
+    const CaseBatch batch = parse_case_batch(text, file.string());
+    std::vector<Replay> replays;
+    for (const auto& [number, value] : batch.lines)
+      replays.push_back(replay_recorded(batch.header, value, fmt::format("{}:{}", file.string(), number)));
+    return replays;
   } catch (const InvalidInput& error) {
-    replay.invalid = error.what();
+    return {invalid_replay(file.string(), error.what())};
   }
-  replay.origin = file.string();
-  return replay;
 }
 
 int worst_exit_code(const std::vector<Replay>& replays) {
@@ -110,9 +141,10 @@ int worst_exit_code(const std::vector<Replay>& replays) {
 std::vector<Replay> replay_files(const std::vector<std::filesystem::path>& files, const std::string& what,
                                  Progress& progress) {
   std::vector<Replay> replays;
+  std::size_t begun = 0;
   for (const auto& file : files) {
-    progress.step(fmt::format("{}  {}", what, file.string()), replays.size() + 1, files.size());
-    replays.push_back(replay_file(file));
+    progress.step(fmt::format("{}  {}", what, file.string()), ++begun, files.size());
+    std::ranges::move(replay_file(file), std::back_inserter(replays));
   }
   return replays;
 }

@@ -48,6 +48,13 @@ TEST(LawRegistryTest, TheLawsOfTheHouseAreListed) {
   }
 }
 
+TEST(LawRegistryTest, TheCanaryIsKnownByItsNameAlone) {
+  EXPECT_EQ(law_named("canary").name, "canary");
+  EXPECT_EQ(laws_matching("canary"), std::vector<const Law*>{&canary_law()});
+  for (const char* glob : {"*", "canar?", "c*"})
+    EXPECT_THAT(laws_matching(glob), ::testing::Not(Contains(&canary_law()))) << glob;
+}
+
 TEST(LawRegistryTest, AnUnknownLawNamesTheNearest) {
   EXPECT_THAT(refusal_of([] { (void)law_named("reshard_compose"); }),
               AllOf(HasSubstr("'reshard_compose'"), HasSubstr("did you mean 'reshard_composes'")));

@@ -492,5 +492,17 @@ TEST(ExitCodeTest, TheWorstVerdictDecides) {
   EXPECT_EQ(code({Verdict::error, Verdict::failed, Verdict::vacuous}), 1);
 }
 
+TEST(RunnerCanary, FailsInEveryRunAndShrinksToItsOneCause) {
+  for (const std::uint64_t seed : {1U, 2U, 3U}) {
+    RunOptions options;
+    options.seed = seed;
+    options.cases = 200;
+    const LawReport report = run_law(canary_law(), options);
+    ASSERT_EQ(report.verdict, Verdict::failed);
+    EXPECT_EQ(print_case(report.failure->minimal), "canary layers=2");
+    EXPECT_EQ(check_case(canary_law(), parse_case("canary")).verdict, Verdict::passed);
+  }
+}
+
 }  // namespace
 }  // namespace shardcheck

@@ -22,17 +22,11 @@ constexpr int kMostWords = 100000;
 CommandLine command_line() {
   CommandLine line(
       "replay", "'CASE LINE' | FILE... | FOLDER...",
-      "Judges cases again. A case line exits by its law: 0 passed, 1 failed, 2 does not parse or cannot "
-      "be\nrepresented, 3 undecided. A case file that records a verdict exits 0 when it holds, 3 when "
-      "not.",
+      "Judges cases again: a line, *.case files, *.batch files of many lines. A line exits by its law: 0\n"
+      "passed, 1 failed, 2 does not parse or cannot be represented, 3 undecided. A file that records a\n"
+      "verdict exits 0 when it holds, 3 when not.",
       "replay 'sharded_equals_reference heads=8 kv_heads=4 arithmetic=tree target=seed:tp4'");
   return line.positional(kMostWords, "word").data_dir().reports();
-}
-
-bool looks_like_path(const std::string& word) {
-  std::error_code error;
-  return word.find('/') != std::string::npos || word.ends_with(".case") ||
-         std::filesystem::exists(word, error);
 }
 
 /// Throws UnsupportedLayout when a layout of the case cannot be built, or not run where that is why the case
@@ -59,11 +53,11 @@ Replay replay_line(const std::string& line) {
 std::vector<Replay> replay_words(const std::vector<std::string>& words, Progress& progress) {
   if (words.empty())
     throw InvalidInput("replay needs a case line, a case file or a folder; see shardcheck replay --help");
-  if (!looks_like_path(words[0])) return {replay_line(join(words, " "))};
+  if (!names_a_file(words[0])) return {replay_line(join(words, " "))};
   std::vector<std::filesystem::path> files;
   for (const std::string& word : words) {
     const auto found = case_files(word);
-    if (found.empty()) throw InvalidInput(fmt::format("{}: no *.case file is there", word));
+    if (found.empty()) throw InvalidInput(fmt::format("{}: no *.case file is there, and no *.batch", word));
     files.insert(files.end(), found.begin(), found.end());
   }
   return replay_files(files, "replay", progress);

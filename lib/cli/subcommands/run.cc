@@ -16,7 +16,6 @@
 #include "report_json.h"
 #include "shardcheck/checkpoint/safetensors.h"
 #include "shardcheck/mutators/fault.h"
-#include "shardcheck/properties/generator.h"
 #include "shardcheck/properties/runner.h"
 #include "subcommand.h"
 #include "terminal.h"
@@ -69,7 +68,7 @@ CommandLine command_line() {
              "native, tree or exact in every case; laws that say nothing of it are left out")
       .value("fault", "NAME[:ARG]", "inject this fault everywhere: the run must then fail")
       .value("comm", "NAME", "in_process")
-      .value("corpus", "DIR", "also replay every *.case file below DIR")
+      .value("corpus", "DIR", "also replay every *.case and *.batch file below DIR")
       .value("failures", "DIR", "where failing cases are written (default shardcheck-failures)")
       .data_dir()
       .reports();
@@ -161,24 +160,12 @@ std::vector<LawReport> run_laws(const Request& request, const std::vector<const 
   return reports;
 }
 
-/// A law that is false on purpose: a run in which it does not fail has lost its sight.
 bool canary_fails(const Request& request) {
-  Law canary;
-  canary.name = "canary";
-  canary.claim = "every model has one layer (false on purpose)";
-  canary.check = [](const Case& c, Subject&) {
-    return c.geometry.n_layers > 1 ? Outcome::fail("more than one layer") : Outcome::pass();
-  };
-  canary.draw = [](Stream& stream) {
-    Case c = draw_case(stream, {});
-    c.law = "canary";
-    return c;
-  };
   RunOptions options = request.run;
   options.fault.clear();
   options.cases = 200;
   options.seconds.reset();
-  return run_law(canary, options).verdict == Verdict::failed;
+  return run_law(canary_law(), options).verdict == Verdict::failed;
 }
 
 std::int64_t decided(const std::vector<LawReport>& reports) {
@@ -248,7 +235,8 @@ class Run {
   void require_sound_inputs() const {
     require_no_input_among("--report", request_.common.json_reports, {request_.corpus});
     if (!request_.corpus.empty() && case_files(request_.corpus).empty())
-      throw InvalidInput(fmt::format("--corpus={}: no *.case file is there", request_.corpus.string()));
+      throw InvalidInput(
+          fmt::format("--corpus={}: no *.case file is there, and no *.batch", request_.corpus.string()));
   }
 
   bool is_relabel_control() const {

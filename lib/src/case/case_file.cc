@@ -8,6 +8,7 @@ namespace shardcheck {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxBatchCases = 10'000;
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
@@ -35,15 +36,13 @@ std::string on_one_line(std::string text) {
   return std::string(trimmed(text));
 }
 
-}  // namespace
-
-CaseFile parse_case_file(std::string_view text, const std::string& origin) {
+/// Headers and case lines in their order; `most` are allowed.
+CaseBatch parse_lines(std::string_view text, const std::string& origin, std::size_t most) {
   if (text.size() > kMaxFileBytes)
     throw InvalidCase(fmt::format("{}: a case file of {} bytes: allowed is at most {}", origin, text.size(),
                                   kMaxFileBytes));
-  CaseFile file;
+  CaseBatch batch;
   int line_number = 0;
-  int case_line = 0;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = trimmed(text.substr(0, end));
@@ -52,21 +51,33 @@ CaseFile parse_case_file(std::string_view text, const std::string& origin) {
     if (line.empty()) continue;
     if (line.front() == '#') {
       std::pair<std::string, std::string> header;
-      if (parse_header(trimmed(line.substr(1)), header)) file.header.push_back(std::move(header));
+      if (parse_header(trimmed(line.substr(1)), header)) batch.header.push_back(std::move(header));
       continue;
     }
-    if (case_line != 0)
-      throw InvalidCase(fmt::format("{}:{}: a second case line; the first is on line {} and one is allowed",
-                                    origin, line_number, case_line));
-    case_line = line_number;
+    if (batch.lines.size() == most)
+      throw InvalidCase(fmt::format(
+          "{}:{}: {}; the first is on line {}", origin, line_number,
+          most == 1 ? "a second case line, and one is allowed" : fmt::format("more than {} case lines", most),
+          batch.lines.front().number));
     try {
-      file.value = parse_case(line);
+      batch.lines.push_back({line_number, parse_case(line)});
     } catch (const InvalidCase& error) {
       throw InvalidCase(fmt::format("{}:{}: {}", origin, line_number, error.what()));
     }
   }
-  if (case_line == 0) throw InvalidCase(fmt::format("{}: no case line", origin));
-  return file;
+  if (batch.lines.empty()) throw InvalidCase(fmt::format("{}: no case line", origin));
+  return batch;
+}
+
+}  // namespace
+
+CaseFile parse_case_file(std::string_view text, const std::string& origin) {
+  CaseBatch batch = parse_lines(text, origin, 1);
+  return {std::move(batch.header), std::move(batch.lines.front().value)};
+}
+
+CaseBatch parse_case_batch(std::string_view text, const std::string& origin) {
+  return parse_lines(text, origin, kMaxBatchCases);
 }
 
 std::string print_case_file(const CaseFile& file) {

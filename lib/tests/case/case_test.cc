@@ -357,5 +357,31 @@ TEST(CaseFileTest, RefusalsNameFileAndLine) {
   EXPECT_THAT(refusal(std::string((1U << 20) + 1, '#')), HasSubstr("allowed is at most 1048576"));
 }
 
+TEST(CaseBatch, HoldsAnyNumberOfCasesUnderOneHeader) {
+  const CaseBatch batch =
+      parse_case_batch("# verdict: passed\nfirst_law seed=2\n\n# prose\nsecond_law heads=4\n", "b.batch");
+  ASSERT_EQ(batch.header.size(), 1U);
+  ASSERT_EQ(batch.lines.size(), 2U);
+  EXPECT_EQ(batch.lines[0].number, 2);
+  EXPECT_EQ(batch.lines[1].number, 5);
+  EXPECT_EQ(print_case(batch.lines[1].value), "second_law heads=4");
+}
+
+TEST(CaseBatch, RefusesWhatNoCaseFileMayHold) {
+  const auto refusal = [](const std::string& text) -> std::string {
+    try {
+      (void)parse_case_batch(text, "dir/x.batch");
+    } catch (const InvalidCase& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_THAT(refusal("# verdict: passed\n"), HasSubstr("dir/x.batch: no case line"));
+  EXPECT_THAT(refusal("law\nlaw haeds=3\n"), AllOf(HasSubstr("dir/x.batch:2:"), HasSubstr("heads")));
+  std::string many;
+  for (int i = 0; i < 10'001; ++i) many += "law\n";
+  EXPECT_THAT(refusal(many), HasSubstr("dir/x.batch:10001: more than 10000 case lines"));
+}
+
 }  // namespace
 }  // namespace shardcheck

@@ -10,13 +10,13 @@ TEST(Usage, HelpListsEveryCommandAndExitsZero) {
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(result.err, "");
   for (const char* name : {"run", "kill", "axes", "replay", "verify", "tolerance", "cost", "digest", "list",
-                           "reshard", "doctor"})
+                           "reshard", "doctor", "corpus"})
     EXPECT_TRUE(contains(result.out, std::string("\n  ") + name)) << name;
 }
 
 TEST(Usage, EveryCommandHasHelpWithAnExample) {
   for (const char* name : {"run", "kill", "axes", "replay", "verify", "tolerance", "cost", "digest", "list",
-                           "reshard", "doctor"}) {
+                           "reshard", "doctor", "corpus"}) {
     const Result result = shardcheck_program({name, "--help"});
     EXPECT_EQ(result.code, 0) << name;
     EXPECT_TRUE(contains(result.out, std::string("usage: shardcheck ") + name)) << result.out;

@@ -116,4 +116,16 @@ struct CaseFile {
 CaseFile parse_case_file(std::string_view text, const std::string& origin);
 std::string print_case_file(const CaseFile& file);
 
+/// Batches of corpus/: the same with any number of case lines, for all of which the header speaks.
+struct CaseBatch {
+  struct Line {
+    int number = 0;  // in the file, the first being 1
+    Case value;
+  };
+  std::vector<std::pair<std::string, std::string>> header;
+  std::vector<Line> lines;
+};
+/// Throws InvalidCase naming origin and line: what does not parse, more than 10 000 cases, none.
+CaseBatch parse_case_batch(std::string_view text, const std::string& origin);
+
 }  // namespace shardcheck

@@ -36,7 +36,10 @@ bool speaks_of(const Law& law, Arithmetic arithmetic);
 
 /// Every law, sorted by name.
 const std::vector<const Law*>& all_laws();
-/// Throws InvalidInput naming the nearest law.
+/// The law `canary`, which is false on purpose and in no suite: a run in which it does not fail has lost its
+/// sight. Known by its name alone; no glob finds it.
+const Law& canary_law();
+/// The law or the canary. Throws InvalidInput naming the nearest law.
 const Law& law_named(std::string_view name);
 /// Laws whose name matches a glob (* and ?), sorted. Throws InvalidInput when none does.
 std::vector<const Law*> laws_matching(std::string_view glob);

@@ -1,0 +1,1 @@
+"""What ci/nightly is made of; docs/nightly.md is the page about it."""
