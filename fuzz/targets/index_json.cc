@@ -13,8 +13,8 @@ using Index = std::map<std::string, std::string>;
 void require_inside_the_folder(const Index& index) {
   if (index.empty()) throw Finding("an empty map is accepted");
   for (const auto& [tensor, file] : index) {
-    if (file.empty() || file == "." || file.find("..") != std::string::npos ||
-        file.find_first_of("/\\") != std::string::npos || file.find('\0') != std::string::npos)
+    if (file.empty() || file == "." || file == ".." || file.find_first_of("/\\") != std::string::npos ||
+        file.find('\0') != std::string::npos)
       throw Finding(fmt::format("tensor '{}': the file name '{}' is accepted", tensor, file));
   }
 }

@@ -8,8 +8,10 @@ bool hits(const LayoutEntry& entry, std::string_view) {
   return stacks(entry, {"attn_norm"}) && entry.parts.front().layer == 0;
 }
 
-void hurt(const LayoutEntry&, std::string_view, std::vector<Tensor>& shards) {
-  shards.back().mutable_f32().front() *= 1.01F;
+void hurt(const LayoutEntry& entry, std::string_view, std::vector<Tensor>& shards) {
+  const float shift = entry.arrangement().shift;
+  float& stored = shards.back().mutable_f32().front();
+  stored = (stored - shift) * 1.01F + shift;
 }
 
 }  // namespace
