@@ -31,7 +31,7 @@ std::optional<std::uint64_t> bytes_of(const Json& entry) {
 Json* pick_offsets(Json& header, Stream& stream) {
   if (!header.is_object() || header.empty()) return nullptr;
   const std::int64_t chosen = stream.integer(0, std::ssize(header) - 1);
-  Json& entry = *(header.begin() + chosen);
+  Json& entry = *std::next(header.begin(), chosen);
   if (!entry.is_object() || !entry.contains("data_offsets")) return nullptr;
   Json& offsets = entry["data_offsets"];
   return offsets.is_array() && offsets.size() == 2 ? &offsets : nullptr;

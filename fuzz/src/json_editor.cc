@@ -129,6 +129,8 @@ void change_value(Json& node, Stream& stream) {
 }  // namespace
 
 std::optional<Json> parse_json(std::string_view text) {
+  // The parser takes a zero byte for the end of the text.
+  if (text.find('\0') != std::string_view::npos) return std::nullopt;
   Json document = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   return document.is_discarded() ? std::nullopt : std::optional(std::move(document));
 }

@@ -78,8 +78,9 @@ TEST(Editor, TheSameSeedGivesTheSameEdit) {
   }
 }
 
+/// Long enough to be no word, which would be a case line.
 std::string garbage(Stream& stream) {
-  std::string bytes(static_cast<std::size_t>(stream.integer(0, 300)), '\0');
+  std::string bytes(static_cast<std::size_t>(stream.integer(8, 300)), '\0');
   for (char& byte : bytes) byte = static_cast<char>(stream.integer(0, 255));
   return bytes;
 }

@@ -55,15 +55,15 @@ TEST(Targets, TheCanaryIsCaughtByRandomDraws) {
 }
 
 TEST(Targets, APlantedFaultOfThePlanIsFound) {
-  for (const char* name : {"forward_differential", "sync_sequence", "fault_detection"}) {
+  for (const char* name : {"plan_differential", "forward_differential", "sync_sequence", "fault_detection"}) {
     const Planted planted("slice_fused_qkv_contiguously");
     EXPECT_NE(finding_among_draws(target_named(name), 600), "") << name;
   }
 }
 
-TEST(Targets, APlantedFaultOfReshardingIsFoundByThePlansLaws) {
+TEST(Targets, APlantedFaultOfTheSecondSyncIsFoundInASequence) {
   const Planted planted("cache_layer_after_first_sync");
-  EXPECT_NE(finding_among_draws(target_named("plan_differential"), 600), "");
+  EXPECT_NE(finding_among_draws(target_named("sync_sequence"), 600), "");
 }
 
 TEST(Targets, AnUnknownTargetIsNamedWithItsNeighbour) {

@@ -5,7 +5,7 @@ namespace shardcheck::faults {
 namespace {
 
 bool hits(const LayoutEntry& entry, std::string_view) {
-  return stacks(entry, {"attn_norm"}) && entry.parts.front().layer == 0;
+  return entry.parts.front().role == "attn_norm" && entry.parts.front().layer == 0;
 }
 
 void hurt(const LayoutEntry& entry, std::string_view, std::vector<Tensor>& shards) {
