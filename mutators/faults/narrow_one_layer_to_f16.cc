@@ -4,9 +4,13 @@
 namespace shardcheck::faults {
 namespace {
 
+bool hits(const LayoutEntry& entry, const Layout& layout) {
+  return belongs_to(entry, "qkv") && entry.parts.front().layer == layout.geometry.n_layers - 1;
+}
+
 void damage(const Case&, const Layout& target, std::string_view, ShardedTensors& shards) {
   for (const LayoutEntry& entry : target.entries) {
-    if (!belongs_to(entry, "qkv") || entry.parts.front().layer != target.geometry.n_layers - 1) continue;
+    if (!hits(entry, target)) continue;
     for (Tensor& shard : shards.at(entry.name)) shard = shard.to(DType::f16).to(DType::f32);
   }
 }
@@ -25,7 +29,7 @@ const Fault& narrow_one_layer_to_f16() {
       .arguments = {},
       .not_applicable = [](const Case& c, std::string_view) -> std::optional<std::string> {
         if (c.dtype != DType::f32) return "weights of 16 bits have nothing to lose";
-        return needs_layout(c);
+        return unless_any(c, hits, "the last layer has no q, k and v");
       },
       .equivalent = nullptr,
       .inject = with_damage<damage>};

@@ -21,7 +21,9 @@ const Fault& split_by_batch_size() {
       .arguments = {},
       .not_applicable =
           [](const Case& c, std::string_view) {
-            return needs(lengths_of(c).size() > 1, c, "the batch has one sequence");
+            const std::int64_t chains = std::ssize(lengths_of(c));
+            return needs(chains > 1 && chains < c.geometry.d_model, c,
+                         "the batch has one sequence, or as many as a sum has elements, which is one chain");
           },
       .equivalent = nullptr,
       .inject = with_steps<NormInParts<sequences>>};

@@ -103,8 +103,10 @@ bool stacks(const LayoutEntry& entry, std::initializer_list<std::string_view> ro
 bool is_padded(const LayoutEntry& entry) { return padding_in(entry.arrangement().order) > 0; }
 
 bool is_head_of_two_ranks(const LayoutEntry& entry, const Layout& layout) {
-  if (!is_head(entry, layout) || !is_cut(entry)) return false;
-  const Selection second = entry.placed.selection(entry.placed.holders().at(1));
+  if (!is_head(entry, layout) || !is_cut(entry) || layout.mesh.degree(Axis::tp) == 1) return false;
+  const std::vector<int> holders = entry.placed.holders();
+  if (holders.size() < 2) return false;
+  const Selection second = entry.placed.selection(holders[1]);
   return second.dim == 0 && !second.runs.empty() && second.runs.front().global < entry.parts.front().shape[0];
 }
 

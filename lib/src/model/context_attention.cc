@@ -1,5 +1,7 @@
 #include "model/context_attention.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -95,6 +97,14 @@ Matrix ContextAttention::alone(const ContextSlot& member) const {
   return out;
 }
 
+void ContextAttention::require_rows(int rank, std::int64_t rows) const {
+  std::int64_t expected = 0;
+  for (const RowRun& run : rows_.runs_of(rank)) expected = std::max(expected, run.local_row + run.rows);
+  if (rows >= expected) return;
+  throw CollectiveMismatch(
+      fmt::format("context rank {} of {} sent {} queries, it has {}", rank, degree(), rows, expected));
+}
+
 RankMatrices ContextAttention::gathered_queries(const std::vector<ContextSlot>& members) const {
   std::vector<std::span<const std::byte>> sends;
   for (const ContextSlot& member : members) sends.push_back(std::as_bytes(std::span(member.q.values)));
@@ -106,6 +116,8 @@ RankMatrices ContextAttention::gathered_queries(const std::vector<ContextSlot>& 
     queries.push_back(matrix_of(std::span(gathered).subspan(at, size), members.front().q.width));
     at += size;
   }
+  for (int rank = 0; rank < degree(); ++rank)
+    require_rows(rank, queries.at(static_cast<std::size_t>(rank)).rows);
   return queries;
 }
 

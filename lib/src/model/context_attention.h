@@ -49,6 +49,8 @@ class ContextAttention {
                    bool causal, Matrix& out) const;
 
   /// Queries of every rank of the group.
+  /// Throws CollectiveMismatch when the rank sent fewer rows than it has.
+  void require_rows(int rank, std::int64_t rows) const;
   RankMatrices gathered_queries(const std::vector<ContextSlot>& members) const;
   /// Largest score of every query of the group among a member's keys: rank after rank, run after run.
   std::vector<float> maxima(const ContextSlot& member, const RankMatrices& queries) const;
