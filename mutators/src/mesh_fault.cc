@@ -124,6 +124,29 @@ std::optional<std::string> unless_experts_misplaced(const Case& c, PlaceOf origi
   return "a token may be routed to experts that are in place alone";
 }
 
+void keep_earlier(const Case& c, const Layout& target, const std::function<bool(const LogicalTensor&)>& lost,
+                  ShardedTensors& shards) {
+  const TensorMap earlier = earlier_weights(c, dtype_of(shards));
+  rewrite(
+      target,
+      [&](const LogicalTensor& part, const TensorMap&) -> std::optional<Tensor> {
+        if (!lost(part)) return std::nullopt;
+        return earlier.at(part.name);
+      },
+      shards);
+}
+
+std::optional<std::string> unless_lost(const Case& c, std::string_view argument, IsLost lost,
+                                       std::string_view otherwise) {
+  return unless_any(
+      c,
+      [&](const LayoutEntry& entry, const Layout& layout) {
+        return std::ranges::any_of(entry.parts,
+                                   [&](const LogicalTensor& part) { return lost(layout, part, argument); });
+      },
+      otherwise);
+}
+
 StageOf stage_of(const Layout& layout, std::int64_t layer) {
   const auto bounds = stage_bounds(layout.geometry.n_layers, layout.name);
   const auto end = std::ranges::upper_bound(bounds, layer);

@@ -42,6 +42,25 @@ std::optional<std::string> unless_layers_misplaced(const Case& c, PlaceOf origin
 std::optional<std::string> unless_experts_misplaced(const Case& c, PlaceOf origin,
                                                     std::string_view otherwise);
 
+/// Whether a logical tensor never arrives.
+using IsLost = bool (*)(const Layout& target, const LogicalTensor& part, std::string_view argument);
+/// What is lost keeps an earlier version of the model.
+void keep_earlier(const Case& c, const Layout& target, const std::function<bool(const LogicalTensor&)>& lost,
+                  ShardedTensors& shards);
+/// A subject that loses what kIsLost says.
+template <IsLost kIsLost>
+std::shared_ptr<Subject> loses(std::shared_ptr<Subject> inner, const Case& c, std::string_view argument) {
+  return damage_delivery(
+      std::move(inner), c, argument,
+      [](const Case& damaged, const Layout& target, std::string_view word, ShardedTensors& shards) {
+        keep_earlier(
+            damaged, target, [&](const LogicalTensor& part) { return kIsLost(target, part, word); }, shards);
+      });
+}
+/// nullopt when a tensor is lost, `otherwise` when all arrive.
+std::optional<std::string> unless_lost(const Case& c, std::string_view argument, IsLost lost,
+                                       std::string_view otherwise);
+
 /// A stage of a pipeline: layers [first, last).
 struct StageOf {
   std::int64_t stage = 0, first = 0, last = 0;
