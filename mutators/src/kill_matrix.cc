@@ -335,10 +335,10 @@ KillReport run_kill_matrix(const KillOptions& options) {
   for (const FaultChoice& choice : choices) {
     if (!choice.fault->law.empty()) report.judged_by_law.emplace_back(choice.text(), choice.fault->law);
   }
-  const auto of_laws = std::ranges::stable_partition(
-      choices, [](const FaultChoice& choice) { return choice.fault->law.empty(); });
-  const std::vector<FaultChoice> by_law(of_laws.begin(), of_laws.end());
-  choices.erase(of_laws.begin(), of_laws.end());
+  const auto is_of_a_law = [](const FaultChoice& choice) { return !choice.fault->law.empty(); };
+  std::vector<FaultChoice> by_law;
+  std::ranges::copy_if(choices, std::back_inserter(by_law), is_of_a_law);
+  std::erase_if(choices, is_of_a_law);
   MatrixPlan plan = plan_work(options, choices);
   for (JudgedWork& judged : judge_all(options, plan.work)) {
     const bool is_new =
