@@ -30,6 +30,14 @@ struct Bounds {
 };
 bool is_within(const Bounds& bounds, const Case& c);
 
+/// What `draw` draws until it is within the bounds, the last of eight tries at worst.
+template <typename Draw>
+Case drawn_within(const Bounds& bounds, const Draw& draw) {
+  Case c = draw();
+  for (int attempt = 1; attempt < 8 && !is_within(bounds, c); ++attempt) c = draw();
+  return c;
+}
+
 /// Makes the engine that a law judges: anew for every answer, because an engine may remember.
 using MakeSubject = std::function<std::shared_ptr<Subject>(const Case&)>;
 

@@ -9,10 +9,12 @@
 #include <optional>
 
 #include "case_input.h"
+#include "shardcheck/checkpoint/folders.h"
 #include "shardcheck/checkpoint/safetensors.h"
 #include "shardcheck/fuzz/seeds.h"
 #include "shardcheck/mutators/fault.h"
 #include "shardcheck/text/errors.h"
+#include "shardcheck/text/hex.h"
 
 namespace shardcheck::fuzz {
 namespace {

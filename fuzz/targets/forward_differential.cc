@@ -19,16 +19,14 @@ void check(std::string_view input) {
 
 std::string draw(Stream& stream) {
   const Law& law = law_named(stream.pick(kLaws));
-  Case c;
-  for (int attempt = 0; attempt < 8; ++attempt) {
-    c = law.draw(stream);
+  return print_case(drawn_within(kBounds, [&] {
+    Case c = law.draw(stream);
     if (c.arithmetic == Arithmetic::native)
       c.arithmetic = stream.chance(1, 8) ? Arithmetic::exact : Arithmetic::tree;
     c.length = std::min<std::int64_t>(c.length, 8);
     c.batch = 1;
-    if (is_within(kBounds, c)) break;
-  }
-  return print_case(c);
+    return c;
+  }));
 }
 
 }  // namespace

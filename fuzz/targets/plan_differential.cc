@@ -33,12 +33,7 @@ void check(std::string_view input) {
 
 std::string draw(Stream& stream) {
   const Law& law = law_named(stream.chance(1, 2) ? kLaws.front() : stream.pick(kLaws));
-  Case c;
-  for (int attempt = 0; attempt < 8; ++attempt) {
-    c = law.draw(stream);
-    if (is_within(kBounds, c)) break;
-  }
-  return print_case(c);
+  return print_case(drawn_within(kBounds, [&] { return law.draw(stream); }));
 }
 
 }  // namespace

@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include "case_input.h"
+#include "shardcheck/checkpoint/folders.h"
 #include "shardcheck/checkpoint/reshard_folder.h"
 #include "shardcheck/checkpoint/shard_folder.h"
 #include "shardcheck/model/weights.h"
 #include "shardcheck/properties/generator.h"
-#include "temporary_folder.h"
 
 namespace shardcheck::fuzz::targets {
 namespace {
@@ -29,7 +29,7 @@ void require_target(const std::filesystem::path& folder, const Layout& target, c
 
 void move_through_files(const Case& c, const Layout& source, const Layout& target) {
   const TensorMap full = make_weights(c.geometry, WeightStyle::fingerprint, c.seed, c.dtype);
-  const TemporaryFolder folder;
+  const TemporaryFolder folder(memory_folder());
   const auto from = folder.path() / "source", to = folder.path() / "target";
   write_shard_folder(from, source, split(full, source));
   const ReshardOptions options{.buffer_bytes = 4096, .max_shard_bytes = 8192};
@@ -55,11 +55,8 @@ void check(std::string_view input) {
 }
 
 std::string draw(Stream& stream) {
-  Case c;
-  for (int attempt = 0; attempt < 8; ++attempt) {
-    c = draw_case(stream, {.forward = false, .any_dtype = true, .meshes = true});
-    if (is_within(kBounds, c)) break;
-  }
+  Case c = drawn_within(
+      kBounds, [&] { return draw_case(stream, {.forward = false, .any_dtype = true, .meshes = true}); });
   c.law = "plan_equals_gather_then_split";
   return print_case(c);
 }

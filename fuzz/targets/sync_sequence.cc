@@ -105,11 +105,9 @@ void check(std::string_view input) {
 }
 
 std::string draw(Stream& stream) {
-  Case c;
-  for (int attempt = 0; attempt < 8; ++attempt) {
-    c = draw_case(stream, {.forward = false, .any_dtype = true, .three_layouts = true, .meshes = true});
-    if (is_within(kBounds, c)) break;
-  }
+  Case c = drawn_within(kBounds, [&] {
+    return draw_case(stream, {.forward = false, .any_dtype = true, .three_layouts = true, .meshes = true});
+  });
   c.law = "every_sync_delivers_its_weights";
   std::string text = print_case(c) + "\n";
   for (std::int64_t steps = stream.integer(1, 5); steps > 0; --steps)

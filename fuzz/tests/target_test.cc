@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "case_input.h"
+#include "shardcheck/checkpoint/folders.h"
 #include "shardcheck/fuzz/seeds.h"
 #include "shardcheck/text/errors.h"
 
@@ -73,15 +75,6 @@ TEST(Targets, AnUnknownTargetIsNamedWithItsNeighbour) {
   } catch (const InvalidInput& error) {
     EXPECT_NE(std::string(error.what()).find("did you mean 'case_line'?"), std::string::npos) << error.what();
   }
-}
-
-TEST(Seeds, HexReadsWhatItPrintsAndComments) {
-  std::string bytes;
-  for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
-  EXPECT_EQ(bytes_of_hex(hex_of_bytes(bytes), "test"), bytes);
-  EXPECT_EQ(bytes_of_hex("# length\n08 0A  # eight, ten\n\nff\n", "test"), std::string("\x08\x0a\xff"));
-  for (const char* wrong : {"0", "0g", "0 1", "00 1\n1"})
-    EXPECT_THROW(bytes_of_hex(wrong, "test"), InvalidInput) << wrong;
 }
 
 TEST(Seeds, EveryTargetHasSeedsOfWhichSomeAreAccepted) {

@@ -13,6 +13,7 @@
 #include "shardcheck/checkpoint/safetensors.h"
 #include "shardcheck/mutators/fault.h"
 #include "shardcheck/tensor/stream.h"
+#include "shardcheck/text/hex.h"
 #include "terminal.h"
 
 namespace shardcheck {
@@ -67,18 +68,13 @@ std::vector<std::string> header_problems(const CaseFile& file, std::span<const s
 }
 
 /// Bytes of a hexadecimal file with # comments; nothing when it is none.
-std::optional<std::string> decoded_hex(std::string_view text) {
-  std::string digits;
-  bool comment = false;
-  for (const char c : text) {
-    if (c == '\n') comment = false;
-    if (c == '#') comment = true;
-    if (comment || std::isspace(static_cast<unsigned char>(c)) != 0) continue;
-    if (std::isxdigit(static_cast<unsigned char>(c)) == 0) return std::nullopt;
-    digits.push_back(c);
+std::optional<std::string> decoded_hex(std::string_view text, const fs::path& file) {
+  try {
+    std::string bytes = bytes_of_hex(text, file.string());
+    return bytes.empty() ? std::nullopt : std::optional(std::move(bytes));
+  } catch (const InvalidInput&) {
+    return std::nullopt;
   }
-  if (digits.empty() || digits.size() % 2 != 0) return std::nullopt;
-  return digits;
 }
 
 /// What is wrong with one seed; its content goes into `seen`.
@@ -87,9 +83,9 @@ std::string seed_problem(const fs::path& file, std::map<std::string, fs::path>& 
   if (content.empty()) return "is empty";
   if (content.find('\0') != std::string::npos) return "is no text; bytes are written as hexadecimal";
   if (file.extension() == ".hex") {
-    const auto digits = decoded_hex(content);
-    if (!digits) return "is no hexadecimal with # comments, two digits a byte";
-    content = ".hex" + *digits;
+    const auto bytes = decoded_hex(content, file);
+    if (!bytes) return "is no hexadecimal with # comments, two digits a byte";
+    content = ".hex" + *bytes;
   }
   const auto [at, is_new] = seen.emplace(std::move(content), file);
   return is_new ? "" : fmt::format("repeats {}", at->second.string());

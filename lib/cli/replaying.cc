@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "exit_code.h"
+#include "shardcheck/checkpoint/folders.h"
 #include "shardcheck/checkpoint/safetensors.h"
 #include "shardcheck/mutators/fault.h"
 #include "shardcheck/properties/law.h"
@@ -86,17 +87,10 @@ bool names_a_file(const std::string& word) {
 bool is_batch(const std::filesystem::path& file) { return file.extension() == ".batch"; }
 
 std::vector<std::filesystem::path> case_files(const std::filesystem::path& path) {
-  namespace fs = std::filesystem;
+  std::vector<std::filesystem::path> files = files_under(path);
   std::error_code error;
-  if (!fs::exists(path, error)) throw IoError(fmt::format("{}: no such file or folder", path.string()));
-  if (!fs::is_directory(path, error)) return {path};
-  std::vector<fs::path> files;
-  fs::recursive_directory_iterator entry(path, error);
-  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error))
-    if ((entry->path().extension() == ".case" || is_batch(entry->path())) && entry->is_regular_file(error))
-      files.push_back(entry->path());
-  if (error) throw IoError(fmt::format("{}: {}", path.string(), error.message()));
-  std::sort(files.begin(), files.end());
+  if (!std::filesystem::is_directory(path, error)) return files;
+  std::erase_if(files, [](const auto& file) { return file.extension() != ".case" && !is_batch(file); });
   return files;
 }
 

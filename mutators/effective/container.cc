@@ -2,6 +2,7 @@
 #include <array>
 
 #include "containers.h"
+#include "shardcheck/checkpoint/folders.h"
 #include "shardcheck/checkpoint/hugging_face.h"
 
 namespace shardcheck::effective {

@@ -3,18 +3,6 @@
 #include "state_space.h"
 
 namespace shardcheck::faults {
-namespace {
-
-class FirstChannels final : public effective::Loader {
-  std::vector<Tensor> load(const effective::CutTensor& tensor, int degree) const override {
-    std::vector<Tensor> shards = Loader::load(tensor, degree);
-    if (!tensor.name.ends_with(".conv1d")) return shards;
-    for (Tensor& shard : shards) shard = tensor.whole.rows(0, shard.dim(0));
-    return shards;
-  }
-};
-
-}  // namespace
 
 // Never equivalent: the second rank's first channel is not the first one.
 const Fault& conv_channels_not_sliced() {
@@ -30,7 +18,7 @@ const Fault& conv_channels_not_sliced() {
       .equivalent = nullptr,
       .kind = EffectiveKind::state_space,
       .effective = [](const Case& c, std::string_view) {
-        return effective::loaded_state_space(c, FirstChannels());
+        return effective::loaded_state_space(c, effective::FirstRows(".conv1d"));
       }};
   return fault;
 }

@@ -3,18 +3,6 @@
 #include "state_space.h"
 
 namespace shardcheck::faults {
-namespace {
-
-class FirstRows final : public effective::Loader {
-  std::vector<Tensor> load(const effective::CutTensor& tensor, int degree) const override {
-    std::vector<Tensor> shards = Loader::load(tensor, degree);
-    if (!tensor.name.ends_with(".in_proj")) return shards;
-    for (Tensor& shard : shards) shard = tensor.whole.rows(0, shard.dim(0));
-    return shards;
-  }
-};
-
-}  // namespace
 
 // Never equivalent: the second rank's first row is not the first one.
 const Fault& in_proj_not_sliced() {
@@ -31,7 +19,7 @@ const Fault& in_proj_not_sliced() {
                            .equivalent = nullptr,
                            .kind = EffectiveKind::state_space,
                            .effective = [](const Case& c, std::string_view) {
-                             return effective::loaded_state_space(c, FirstRows());
+                             return effective::loaded_state_space(c, effective::FirstRows(".in_proj"));
                            }};
   return fault;
 }

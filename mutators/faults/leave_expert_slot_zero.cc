@@ -5,9 +5,7 @@ namespace shardcheck::faults {
 namespace {
 
 std::optional<Place> origin(const Layout& target, const LogicalTensor& part) {
-  const std::int64_t share = experts_per_rank(target);
-  const bool is_last = part.expert >= 0 && share > 1 && part.expert % share == share - 1;
-  return is_last ? std::nullopt : std::optional(place_of(part));
+  return is_last_slot(target, part) ? std::nullopt : std::optional(place_of(part));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <fstream>
@@ -163,17 +162,6 @@ ShardedTensors read_stored(const Case& c, FolderDamage damage, Lookup lookup) {
       all[name].push_back(whole.rows(rank * kRowsPerRank, kRowsPerRank));
   }
   return all;
-}
-
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "shardcheck_container_XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) throw IoError(fmt::format("{}: cannot be made", pattern));
-  path_ = pattern;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 void write_stored(const StoredFolder& folder, const std::filesystem::path& path) {

@@ -64,19 +64,6 @@ Tensor tensor_of(const StoredFolder& folder, std::span<const std::byte> bytes);
 /// Every tensor by the lookup, rows dealt out to the ranks.
 ShardedTensors read_stored(const Case& c, FolderDamage damage, Lookup lookup);
 
-/// A new folder in that of temporary files, removed with all that is in it at the end. Throws IoError.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 /// Writes index and files. Throws IoError.
 void write_stored(const StoredFolder& folder, const std::filesystem::path& path);
 

@@ -16,6 +16,13 @@ std::vector<Tensor> Loader::load(const CutTensor& tensor, int degree) const {
                       tensor.whole);
 }
 
+std::vector<Tensor> FirstRows::load(const CutTensor& tensor, int degree) const {
+  std::vector<Tensor> shards = Loader::load(tensor, degree);
+  if (!tensor.name.ends_with(name_ending_)) return shards;
+  for (Tensor& shard : shards) shard = tensor.whole.rows(0, shard.dim(0));
+  return shards;
+}
+
 ShardedTensors load_all(const std::vector<CutTensor>& tensors, int degree, const Loader& loader) {
   ShardedTensors all;
   for (const CutTensor& tensor : tensors) all[tensor.name] = loader.load(tensor, degree);

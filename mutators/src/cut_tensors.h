@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shardcheck/case/case.h"
@@ -25,6 +26,16 @@ class Loader {
   virtual ~Loader() = default;
   /// One shard per rank.
   virtual std::vector<Tensor> load(const CutTensor& tensor, int degree) const;
+};
+
+/// Gives every rank the first rows of tensors whose name ends so.
+class FirstRows final : public Loader {
+ public:
+  explicit FirstRows(std::string_view name_ending) : name_ending_(name_ending) {}
+  std::vector<Tensor> load(const CutTensor& tensor, int degree) const override;
+
+ private:
+  std::string_view name_ending_;
 };
 
 ShardedTensors load_all(const std::vector<CutTensor>& tensors, int degree, const Loader& loader);

@@ -15,6 +15,12 @@
 namespace shardcheck {
 namespace {
 
+/// The oracle of a cell or row, or the law in its place.
+template <typename Judged>
+std::string judge_of(const Judged& judged) {
+  return judged.law.empty() ? std::string(to_string(judged.oracle)) : judged.law;
+}
+
 /// Faults that share one right run of a case at most.
 constexpr std::size_t kFaultsPerItem = 64;
 
@@ -260,8 +266,8 @@ CellStatus status_of(Verdict verdict) noexcept {
   return CellStatus::error;
 }
 
-std::string KillCell::judge() const { return law.empty() ? std::string(to_string(oracle)) : law; }
-std::string KillRow::judge() const { return law.empty() ? std::string(to_string(oracle)) : law; }
+std::string KillCell::judge() const { return judge_of(*this); }
+std::string KillRow::judge() const { return judge_of(*this); }
 
 std::string_view to_string(CellStatus status) noexcept {
   switch (status) {

@@ -157,6 +157,11 @@ std::int64_t experts_per_rank(const Layout& layout) {
   return std::max<std::int64_t>(1, layout.geometry.n_experts / layout.name.degree("ep"));
 }
 
+bool is_last_slot(const Layout& layout, const LogicalTensor& part) {
+  const std::int64_t share = experts_per_rank(layout);
+  return part.expert >= 0 && share > 1 && part.expert % share == share - 1;
+}
+
 bool moves_along(const LayoutEntry& entry, Axis axis, CoordinateOf coordinate) {
   const Mesh& mesh = entry.placed.mesh();
   if (mesh.degree(axis) == 1) return false;

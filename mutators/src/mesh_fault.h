@@ -68,6 +68,8 @@ struct StageOf {
 StageOf stage_of(const Layout& layout, std::int64_t layer);
 /// Experts of an expert parallel rank.
 std::int64_t experts_per_rank(const Layout& layout);
+/// Whether it is of the last expert of a rank that has several.
+bool is_last_slot(const Layout& layout, const LogicalTensor& part);
 
 /// Coordinate along an axis of which a rank gets the shard.
 using CoordinateOf = int (*)(const Mesh& mesh, Axis axis, int rank);

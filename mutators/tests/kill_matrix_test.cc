@@ -545,6 +545,13 @@ TEST(KillMatrixRows, AreOrderedByFamilyFaultAndOracle) {
   EXPECT_EQ(report.judged_by_law.size(), by_law);
 }
 
+/// Draws of which no two are alike.
+Case numbered_case(std::uint64_t index) {
+  Case c = hand_picked("seed", "seed:tp2");
+  c.seed = index;
+  return c;
+}
+
 TEST(KillMatrixRandomCases, AreDrawnUntilEnoughApply) {
   // Applies to every third draw.
   const Fault fault = made("picky", 'A', damaged<zero_a_down>, [](const Case& c, std::string_view) {
@@ -554,11 +561,7 @@ TEST(KillMatrixRandomCases, AreDrawnUntilEnoughApply) {
   options.faults = {{&fault, ""}};
   options.oracles = {Oracle::layout};
   options.random_cases = 4;
-  options.draw = [](std::uint64_t index) {
-    Case c = hand_picked("seed", "seed:tp2");
-    c.seed = index;
-    return c;
-  };
+  options.draw = numbered_case;
   const KillReport report = run_kill_matrix(options);
   EXPECT_EQ(report.cells.size(), 4U);
   for (const KillCell& cell : report.cells) EXPECT_EQ(cell.config, "random");
@@ -572,11 +575,7 @@ TEST(KillMatrixRandomCases, FewerThanWereAskedForAreNoPass) {
   options.faults = {{&rare, ""}};
   options.oracles = {Oracle::layout};
   options.random_cases = 3;
-  options.draw = [](std::uint64_t index) {
-    Case c = hand_picked("seed", "seed:tp2");
-    c.seed = index;
-    return c;
-  };
+  options.draw = numbered_case;
   const KillReport report = run_kill_matrix(options);
   EXPECT_EQ(report.score(), 1.0);
   EXPECT_THAT(report.without_evidence,
@@ -597,11 +596,7 @@ TEST(KillMatrixRandomCases, OfOneFaultAreAllDifferent) {
   options.faults = choices_of(fault);
   options.oracles = {Oracle::layout};
   options.random_cases = 4;
-  options.draw = [](std::uint64_t index) {
-    Case c = hand_picked("seed", "seed:tp2");
-    c.seed = index;
-    return c;
-  };
+  options.draw = numbered_case;
   std::map<std::string, std::set<std::string>> lines;
   for (const KillCell& cell : run_kill_matrix(options).cells) lines[cell.fault].insert(cell.case_line);
   EXPECT_EQ(lines.size(), 2U);
@@ -616,11 +611,7 @@ TEST(KillMatrixRandomCases, OfAFaultThatNoOracleSeesAreJudgedByItsLaw) {
   options.faults = {{&kKilled, ""}, {&fault, ""}};
   options.oracles = {Oracle::layout};
   options.random_cases = 2;
-  options.draw = [](std::uint64_t index) {
-    Case c = hand_picked("seed", "seed:tp2");
-    c.seed = index;
-    return c;
-  };
+  options.draw = numbered_case;
   options.by_law = [](const FaultChoice& choice, std::int64_t cases) {
     LawCells judged;
     for (std::int64_t i = 1; i <= cases; ++i) {
@@ -671,11 +662,7 @@ TEST(KillMatrixRandomCases, AreMovedTowardAFaultThatTheyDoNotSuit) {
   options.faults = {{&kKilled, ""}, {&fault, ""}};
   options.oracles = {Oracle::layout};
   options.random_cases = 5;
-  options.draw = [](std::uint64_t index) {
-    Case c = hand_picked("seed", "seed:tp2");
-    c.seed = index;
-    return c;
-  };
+  options.draw = numbered_case;
   const KillReport report = run_kill_matrix(options);
   std::vector<std::string> steered;
   for (const KillCell& cell : report.cells) {
@@ -717,11 +704,7 @@ TEST(KillMatrixRandomCases, ThatAFaultIsMovedToServeTheOthersToo) {
   options.faults = {{&mover, ""}, {&rider, ""}};
   options.oracles = {Oracle::layout};
   options.random_cases = 2;
-  options.draw = [](std::uint64_t index) {
-    Case c = hand_picked("seed", "seed:tp2");
-    c.seed = index;
-    return c;
-  };
+  options.draw = numbered_case;
   EXPECT_TRUE(run_kill_matrix(options).passed());
 }
 

@@ -6,9 +6,9 @@
 #include "shardcheck/properties/law.h"
 
 namespace shardcheck {
-
 namespace {
 
+constexpr std::int64_t kDrawsPerActingCase = 20;
 constexpr std::int64_t kEnoughTokens = 64;
 
 /// More sequences of the lengths that the case has, until one rounding more or less is sure to show
@@ -41,17 +41,12 @@ Case drawn_case(std::uint64_t seed, std::uint64_t index, std::string_view law) {
   return c;
 }
 
-std::optional<Case> acting_case(const FaultChoice& choice, const Case& drawn, std::uint64_t index) {
-  Case c = suited_to(choice, drawn, index);
-  return acts_on(choice, c) ? std::optional(std::move(c)) : std::nullopt;
-}
-
 std::vector<Case> acting_cases(const FaultChoice& choice, std::uint64_t seed, std::int64_t wanted) {
   std::vector<Case> cases;
   for (std::int64_t i = 0; i < wanted * kDrawsPerActingCase && std::ssize(cases) < wanted; ++i) {
     const auto index = static_cast<std::uint64_t>(i);
-    if (auto c = acting_case(choice, drawn_case(seed, index, choice.fault->law), index))
-      cases.push_back(std::move(*c));
+    Case c = suited_to(choice, drawn_case(seed, index, choice.fault->law), index);
+    if (acts_on(choice, c)) cases.push_back(std::move(c));
   }
   return cases;
 }

@@ -2,24 +2,18 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "shardcheck/mutators/case_search.h"
 
 namespace shardcheck {
 
-/// The number of draws per wanted case before a fault goes without.
-inline constexpr std::int64_t kDrawsPerActingCase = 20;
-
 /// Case `index` of a seed: f32, without a fault. `law` draws it; empty: sharded_equals_reference under
 /// native.
 Case drawn_case(std::uint64_t seed, std::uint64_t index, std::string_view law = {});
 
-/// The drawn case as suited_to moves it, nullopt where the choice does not act on that either.
-std::optional<Case> acting_case(const FaultChoice& choice, const Case& drawn, std::uint64_t index);
-
-/// The first `wanted` such cases, fewer where 20 draws for each do not suffice.
+/// The first `wanted` drawn cases that the choice acts on as suited_to moves them, fewer where 20 draws for
+/// each do not suffice.
 std::vector<Case> acting_cases(const FaultChoice& choice, std::uint64_t seed, std::int64_t wanted);
 
 /// Cases on which each choice acts `wanted` times, as far as find_cases finds them.

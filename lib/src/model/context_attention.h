@@ -48,9 +48,9 @@ class ContextAttention {
   void attend_rows(const ContextSlot& member, const RowRun& run, std::int64_t first, std::int64_t last,
                    bool causal, Matrix& out) const;
 
-  /// Queries of every rank of the group.
   /// Throws CollectiveMismatch when the rank sent fewer rows than it has.
   void require_rows(int rank, std::int64_t rows) const;
+  /// Queries of every rank of the group.
   RankMatrices gathered_queries(const std::vector<ContextSlot>& members) const;
   /// Largest score of every query of the group among a member's keys: rank after rank, run after run.
   std::vector<float> maxima(const ContextSlot& member, const RankMatrices& queries) const;

@@ -72,7 +72,7 @@ TEST_P(FullDisk, LeavesNothingWhereNothingWas) {
   const TemporaryFolder folder;
   const auto write = [&] { write_safetensors(folder / "t.safetensors", one_tensor(100'000)); };
   EXPECT_EQ(run_with_file_limit(GetParam(), write, "cannot write"), kRefusedWithMessage);
-  EXPECT_TRUE(folder.names().empty());
+  EXPECT_TRUE(names_in(folder).empty());
 }
 
 TEST_P(FullDisk, LeavesTheOldFileAsItWas) {
@@ -82,7 +82,7 @@ TEST_P(FullDisk, LeavesTheOldFileAsItWas) {
   const auto write = [&] { write_safetensors(folder / "t.safetensors", one_tensor(100'000)); };
   EXPECT_EQ(run_with_file_limit(GetParam(), write, "t.safetensors"), kRefusedWithMessage);
   EXPECT_EQ(read_file(folder / "t.safetensors"), before);
-  EXPECT_THAT(folder.names(), ElementsAre("t.safetensors"));
+  EXPECT_THAT(names_in(folder), ElementsAre("t.safetensors"));
 }
 
 // Inside the length, the header and the data.
@@ -101,11 +101,11 @@ TEST(KilledWriter, LeavesNothingThatTheNextOneDoesNotClear) {
   ASSERT_TRUE(kill_while_writing(5'000, write));
   EXPECT_EQ(read_file(folder / "a"), "old");
   if (has_unnamed_files(folder.path())) {
-    EXPECT_THAT(folder.names(), ElementsAre("a"));
+    EXPECT_THAT(names_in(folder), ElementsAre("a"));
   }
   write_text_atomically(folder / "a", "new");
   EXPECT_EQ(read_file(folder / "a"), "new");
-  EXPECT_THAT(folder.names(), ElementsAre("a"));
+  EXPECT_THAT(names_in(folder), ElementsAre("a"));
 }
 
 void write_named(const fs::path& file, std::string_view text) {
@@ -117,21 +117,21 @@ void write_named(const fs::path& file, std::string_view text) {
 TEST(KilledWriter, WithANamedFileLeavesOneThatTheNextOverwrites) {
   const TemporaryFolder folder;
   ASSERT_TRUE(kill_while_writing(5'000, [&] { write_named(folder / "a", std::string(100'000, 'x')); }));
-  ASSERT_EQ(folder.names().size(), 1U);
+  ASSERT_EQ(names_in(folder).size(), 1U);
   EXPECT_FALSE(fs::exists(folder / "a"));
   write_named(folder / "a", "new");
   EXPECT_EQ(read_file(folder / "a"), "new");
-  EXPECT_THAT(folder.names(), ElementsAre("a"));
+  EXPECT_THAT(names_in(folder), ElementsAre("a"));
 }
 
 TEST(KilledWriter, ALeftoverIsClearedWhenAnUnnamedFileReplacesAnOldOne) {
   const TemporaryFolder folder;
   write_file(folder / "a", "old");
   ASSERT_TRUE(kill_while_writing(5'000, [&] { write_named(folder / "a", std::string(100'000, 'x')); }));
-  ASSERT_EQ(folder.names().size(), 2U);
+  ASSERT_EQ(names_in(folder).size(), 2U);
   write_text_atomically(folder / "a", "new");
   EXPECT_EQ(read_file(folder / "a"), "new");
-  EXPECT_THAT(folder.names(), ElementsAre("a"));
+  EXPECT_THAT(names_in(folder), ElementsAre("a"));
 }
 
 class EveryNaming : public ::testing::TestWithParam<Naming> {};
@@ -145,7 +145,7 @@ TEST_P(EveryNaming, ShowsNothingUntilItIsCommitted) {
     EXPECT_EQ(read_file(folder / "a"), "old");
   }
   EXPECT_EQ(read_file(folder / "a"), "old");
-  EXPECT_THAT(folder.names(), ElementsAre("a"));
+  EXPECT_THAT(names_in(folder), ElementsAre("a"));
 }
 
 TEST_P(EveryNaming, WritersOfOneTargetDoNotMixTheirBytes) {
@@ -158,7 +158,7 @@ TEST_P(EveryNaming, WritersOfOneTargetDoNotMixTheirBytes) {
   EXPECT_EQ(read_file(folder / "a"), "first");
   second.commit();
   EXPECT_EQ(read_file(folder / "a"), "second");
-  EXPECT_THAT(folder.names(), ElementsAre("a"));
+  EXPECT_THAT(names_in(folder), ElementsAre("a"));
 }
 
 TEST_P(EveryNaming, ManyWritersAtOnceLeaveOneWholeFile) {
@@ -176,7 +176,7 @@ TEST_P(EveryNaming, ManyWritersAtOnceLeaveOneWholeFile) {
   for (std::thread& writer : writers) writer.join();
   const std::string text = read_file(folder / "t");
   EXPECT_EQ(text, std::string(1000, text.at(0)));
-  EXPECT_THAT(folder.names(), ElementsAre("t"));
+  EXPECT_THAT(names_in(folder), ElementsAre("t"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Naming, EveryNaming, ::testing::Values(Naming::unnamed_if_possible, Naming::named));
@@ -186,7 +186,7 @@ TEST(AtomicWrite, ReplacesTheWholeFile) {
   write_text_atomically(folder / "a.json", "a longer first text");
   write_text_atomically(folder / "a.json", "second");
   EXPECT_EQ(read_text(folder / "a.json", 100), "second");
-  EXPECT_THAT(folder.names(), ElementsAre("a.json"));
+  EXPECT_THAT(names_in(folder), ElementsAre("a.json"));
 }
 
 TEST(AtomicWrite, AReaderKeepsTheFileItOpened) {
@@ -242,7 +242,7 @@ TEST(AtomicWrite, WritesThroughTheStandardOutputWhereverItGoes) {
        {fs::path("/dev/stdout"), fs::path("/dev/fd/1"), fs::path("/proc/self/fd/1"), folder / "link"}) {
     write_with_output(folder / "out", path);
     EXPECT_EQ(read_file(folder / "out"), "before text after") << path;
-    EXPECT_THAT(folder.names(), ElementsAre("link", "out"));
+    EXPECT_THAT(names_in(folder), ElementsAre("link", "out"));
   }
   EXPECT_TRUE(fs::is_symlink("/dev/stdout"));
 }
@@ -279,7 +279,7 @@ TEST(AtomicWrite, ALongNameNeedsNoLongerTemporaryName) {
   const TemporaryFolder folder;
   const std::string name(255, 'n');
   write_text_atomically(folder / name, "x");
-  EXPECT_THAT(folder.names(), ElementsAre(name));
+  EXPECT_THAT(names_in(folder), ElementsAre(name));
 }
 
 TEST(AtomicWrite, FailuresNameThePathAndLeaveNoTemporaryFile) {
@@ -290,7 +290,7 @@ TEST(AtomicWrite, FailuresNameThePathAndLeaveNoTemporaryFile) {
               AllOf(HasSubstr("taken"), HasSubstr("is a folder")));
   EXPECT_THAT(refusal<IoError>([&] { write_text_atomically(folder / "absent" / "a.json", "x"); }),
               AllOf(HasSubstr("absent"), HasSubstr("temporary file")));
-  EXPECT_THAT(folder.names(), ElementsAre("taken"));
+  EXPECT_THAT(names_in(folder), ElementsAre("taken"));
 }
 
 TEST(ReadText, ReturnsEveryByteUpToTheLimit) {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shardcheck/checkpoint/folders.h"
 #include "shardcheck/checkpoint/safetensors.h"
 #include "shardcheck/model/weights.h"
 
@@ -18,41 +19,13 @@ namespace shardcheck::testing {
 
 namespace fs = std::filesystem;
 
-/// A fresh folder that is removed with everything in it.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(const fs::path& parent = fs::temp_directory_path()) {
-    std::string pattern = (parent / "shardcheck-test-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    path_ = pattern;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-
-  const fs::path& path() const { return path_; }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-
-  /// Names in the folder, sorted.
-  std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (const auto& item : fs::directory_iterator(path_)) names.push_back(item.path().filename().string());
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-
- private:
-  fs::path path_;
-};
-
-/// Where files need no disk, for tests that write many and sync each; the usual folder elsewhere.
-inline fs::path memory_folder() {
-  const fs::path memory = "/dev/shm";
-  std::error_code ignored;
-  return fs::is_directory(memory, ignored) ? memory : fs::temp_directory_path();
+/// Names in the folder, sorted.
+inline std::vector<std::string> names_in(const TemporaryFolder& folder) {
+  std::vector<std::string> names;
+  for (const auto& item : fs::directory_iterator(folder.path()))
+    names.push_back(item.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 /// Writes a new file under the name: truncating an old one makes some file systems flush it.

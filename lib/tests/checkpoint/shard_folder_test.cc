@@ -126,7 +126,7 @@ TEST(ShardFolders, RecordOnlyThoseFurtherFieldsThatAreSet) {
 }
 
 TEST_F(ShardFolder, HoldsRankFilesAndTheRecord) {
-  EXPECT_THAT(folder_.names(), ElementsAre("shards"));
+  EXPECT_THAT(names_in(folder_), ElementsAre("shards"));
   std::vector<std::string> names;
   for (const auto& item : fs::directory_iterator(path())) names.push_back(item.path().filename().string());
   EXPECT_THAT(names, ::testing::UnorderedElementsAre("rank_00000-of-00002.safetensors",
